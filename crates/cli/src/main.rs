@@ -1,0 +1,2 @@
+//! truegauge.
+fn main() {}

@@ -1,0 +1,31 @@
+//! What truegauge talks about: series, samples, runs and the names and limits they obey.
+//!
+//! Layer 0. Pure data: no I/O, no clock, no serialisation, no async. Everything above agrees on
+//! these types; the bytes they travel in belong to `wire`, the bytes they rest in to `store`.
+
+mod attribute;
+mod desc;
+mod labels;
+mod limits;
+mod name;
+mod record;
+mod run;
+mod sample;
+
+pub use attribute::AttributeValue;
+pub use desc::{Desc, Kind, Unit};
+pub use labels::{Labels, LabelsBuilder};
+pub use limits::{
+    LABELS_PER_SERIES_MAX, LOGGED_LABEL_BYTES_MAX, NAME_BYTES_MAX, REFUSED_LABELS, RESERVED_LABELS,
+    SERIES_PER_RUN_METRIC_MAX,
+};
+pub use name::{NameError, check_display_name, check_logged_label, prometheus_name};
+pub use record::{
+    Attempt, RunChange, RunRecord, RunState, Session, SessionEnd, SessionEvent, SessionFacts, TagChange,
+    WriterId,
+};
+pub use run::{
+    DEFAULT_SCALE, RunId, RunPath, SESSION_HEARTBEAT_SECONDS, STALE_AFTER_SECONDS, SeriesIdentity,
+    series_identity,
+};
+pub use sample::{NANOS_PER_MILLI, NANOS_PER_SECOND, Sample};

@@ -1,0 +1,407 @@
+//! What is known of a run beside its series: state, attempts, sessions, attributes, tags.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{AttributeValue, RunId, RunPath, STALE_AFTER_SECONDS};
+
+/// Identifies one writer, that is one process's session with a run: 16 random bytes.
+pub type WriterId = [u8; 16];
+
+/// How a run stands at a given moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RunState {
+    /// A session reports that it lives.
+    Running,
+    /// Sessions are open and none has reported for [`STALE_AFTER_SECONDS`].
+    Stale,
+    /// Ended by an exception, or a non-zero exit under `truegauge run`.
+    Failed,
+    /// Its last session closed.
+    Finished,
+    /// Every session left without ending the run, so that it can go on later.
+    Paused,
+}
+
+impl RunState {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Stale => "stale",
+            Self::Failed => "failed",
+            Self::Finished => "finished",
+            Self::Paused => "paused",
+        }
+    }
+}
+
+/// How a session came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionEnd {
+    /// `close()`.
+    Finished,
+    /// An exception, or a non-zero exit.
+    Failed,
+    /// `shutdown()`: the run can be resumed.
+    Left,
+}
+
+/// What a process says of itself, with every sign of life.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionFacts {
+    /// Host name.
+    pub host: String,
+    /// Process id, as the process sees it.
+    pub pid: u32,
+    /// Rank in the job, absent for a single process.
+    pub rank: Option<u32>,
+    /// Processes in the job, absent for a single process.
+    pub world_size: Option<u32>,
+    /// What the launcher calls this job, empty when there is no launcher.
+    pub job_token: String,
+    /// How often the launcher restarted the job.
+    pub restart_count: u32,
+    /// Version of the client.
+    pub client_version: String,
+}
+
+/// A sign of life or of its end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionEvent {
+    /// When, in nanoseconds since the epoch, by the writer's clock.
+    pub time_ns: i64,
+    /// Whether this is the session's first word.
+    pub opens: bool,
+    /// Set when the session ends.
+    pub end: Option<SessionEnd>,
+    /// Why it ended; shown to the user.
+    pub reason: String,
+    /// Who speaks.
+    pub facts: SessionFacts,
+}
+
+/// One process's time with a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Session {
+    /// Its writer.
+    pub writer: WriterId,
+    /// Number of the attempt it belongs to, from 1.
+    pub attempt: u32,
+    /// First word, nanoseconds.
+    pub started_ns: i64,
+    /// Latest sign of life, nanoseconds.
+    pub heartbeat_ns: i64,
+    /// End, if it ended.
+    pub ended_ns: Option<i64>,
+    /// How it ended.
+    pub end: Option<SessionEnd>,
+    /// Who it is.
+    pub facts: SessionFacts,
+}
+
+/// One go at a run: all sessions between a start and the next restart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attempt {
+    /// Counts from 1.
+    pub number: u32,
+    /// First session's start, nanoseconds.
+    pub started_ns: i64,
+    /// Token of the job that made it; empty when there was none.
+    pub job_token: String,
+    /// Restart count of that job.
+    pub restart_count: u32,
+}
+
+/// Adds or removes a tag.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TagChange {
+    /// Forgets every tag.
+    Clear,
+    /// Adds one.
+    Add(String),
+    /// Removes one.
+    Remove(String),
+}
+
+/// A change to a run, as a writer or a user asks for it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RunChange {
+    /// Which run; it is made when it is not there.
+    pub path: RunPath,
+    /// A sign of life of the writer, if there is one.
+    pub session: Option<(WriterId, SessionEvent)>,
+    /// Facts to set; an existing one is overwritten.
+    pub attributes: Vec<(String, AttributeValue)>,
+    /// Facts to set only where the key is not there yet.
+    pub attributes_if_absent: Vec<(String, AttributeValue)>,
+    /// Tags to add or remove, in order.
+    pub tags: Vec<TagChange>,
+    /// New description.
+    pub description: Option<String>,
+    /// Points that the writer refused or lost, by reason, to be added up.
+    pub dropped: Vec<(String, u64)>,
+}
+
+/// Everything about a run but its points.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunRecord {
+    /// Its names.
+    pub path: RunPath,
+    /// First heard of, nanoseconds.
+    pub created_ns: i64,
+    /// Facts by key.
+    pub attributes: BTreeMap<String, AttributeValue>,
+    /// Tags.
+    pub tags: BTreeSet<String>,
+    /// Description.
+    pub description: String,
+    /// Attempts in order; at least one as soon as a session was seen.
+    pub attempts: Vec<Attempt>,
+    /// Sessions in order of start.
+    pub sessions: Vec<Session>,
+    /// Why the latest failed session failed.
+    pub failure: String,
+    /// Points that writers refused or lost, by reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// Set when a user deleted the run and may still undo it, nanoseconds.
+    pub deleted_ns: Option<i64>,
+}
+
+impl RunRecord {
+    /// A run that nobody has said anything of yet.
+    pub fn new(path: RunPath, created_ns: i64) -> Self {
+        Self {
+            path,
+            created_ns,
+            attributes: BTreeMap::new(),
+            tags: BTreeSet::new(),
+            description: String::new(),
+            attempts: Vec::new(),
+            sessions: Vec::new(),
+            failure: String::new(),
+            dropped: BTreeMap::new(),
+            deleted_ns: None,
+        }
+    }
+
+    /// The run's id.
+    pub fn id(&self) -> RunId {
+        self.path.id()
+    }
+
+    /// Applies a change that was written at `now_ns`.
+    ///
+    /// Changes may come late and out of order, as an old spool does: a session's liveness is judged
+    /// at the time its events carry, never at the time they arrive.
+    pub fn apply(&mut self, change: &RunChange, now_ns: i64) {
+        if let Some((writer, event)) = &change.session {
+            self.apply_session(*writer, event);
+        }
+        for (key, value) in &change.attributes {
+            self.attributes.insert(key.clone(), value.clone());
+        }
+        for (key, value) in &change.attributes_if_absent {
+            self.attributes.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        for tag in &change.tags {
+            match tag {
+                TagChange::Clear => self.tags.clear(),
+                TagChange::Add(tag) => _ = self.tags.insert(tag.clone()),
+                TagChange::Remove(tag) => _ = self.tags.remove(tag),
+            }
+        }
+        if let Some(description) = &change.description {
+            self.description.clone_from(description);
+        }
+        for (reason, count) in &change.dropped {
+            *self.dropped.entry(reason.clone()).or_default() += count;
+        }
+        self.created_ns = self.created_ns.min(now_ns);
+    }
+
+    fn apply_session(&mut self, writer: WriterId, event: &SessionEvent) {
+        let at = match self.sessions.iter().position(|s| s.writer == writer) {
+            Some(at) => at,
+            None => self.open_session(writer, event),
+        };
+        let session = &mut self.sessions[at];
+        session.heartbeat_ns = session.heartbeat_ns.max(event.time_ns);
+        if let Some(end) = event.end {
+            session.ended_ns = Some(event.time_ns);
+            session.end = Some(end);
+            if end == SessionEnd::Failed {
+                self.failure.clone_from(&event.reason);
+            }
+        }
+    }
+
+    /// Adds a session and decides whether it joins the latest attempt or opens a new one.
+    ///
+    /// It joins while that attempt has a live session and the job token is equal or absent and the
+    /// restart count is no higher. Without a live session a job that has a token still joins its own
+    /// attempt when ranks come and go: equal, non-empty tokens and equal counts are one attempt.
+    fn open_session(&mut self, writer: WriterId, event: &SessionEvent) -> usize {
+        let facts = &event.facts;
+        let joins = self.attempts.last().is_some_and(|latest| {
+            let live = self.sessions.iter().any(|s| {
+                s.attempt == latest.number
+                    && s.is_live(event.time_ns)
+                    && s.started_ns <= event.time_ns.saturating_add(STALE_NS)
+            });
+            let same_job = facts.job_token.is_empty()
+                || latest.job_token.is_empty()
+                || facts.job_token == latest.job_token;
+            live && same_job && facts.restart_count <= latest.restart_count
+        });
+        if !joins {
+            let number = self.attempts.last().map_or(1, |latest| latest.number + 1);
+            self.attempts.push(Attempt {
+                number,
+                started_ns: event.time_ns,
+                job_token: facts.job_token.clone(),
+                restart_count: facts.restart_count,
+            });
+        }
+        let attempt = self.attempts.last().map_or(1, |latest| latest.number);
+        self.created_ns = self.created_ns.min(event.time_ns);
+        self.sessions.push(Session {
+            writer,
+            attempt,
+            started_ns: event.time_ns,
+            heartbeat_ns: event.time_ns,
+            ended_ns: None,
+            end: None,
+            facts: facts.clone(),
+        });
+        self.sessions.len() - 1
+    }
+
+    /// The run's state at `now_ns` and since when, nanoseconds.
+    pub fn state(&self, now_ns: i64) -> (RunState, i64) {
+        let Some(attempt) = self.attempts.last() else {
+            return (RunState::Stale, self.created_ns);
+        };
+        let sessions = || self.sessions.iter().filter(|s| s.attempt == attempt.number);
+        if sessions().any(|s| s.is_live(now_ns)) {
+            return (RunState::Running, attempt.started_ns);
+        }
+        if let Some(heartbeat_ns) = sessions().filter(|s| s.end.is_none()).map(|s| s.heartbeat_ns).max() {
+            return (RunState::Stale, heartbeat_ns);
+        }
+        let ended_ns = sessions().filter_map(|s| s.ended_ns).max().unwrap_or(attempt.started_ns);
+        let ended = |how| sessions().any(|s| s.end == Some(how));
+        let state = if ended(SessionEnd::Failed) {
+            RunState::Failed
+        } else if ended(SessionEnd::Finished) {
+            RunState::Finished
+        } else {
+            RunState::Paused
+        };
+        (state, ended_ns)
+    }
+
+    /// Number of the attempt that a point at `time_ns` belongs to, 1 before the first.
+    pub fn attempt_at(&self, time_ns: i64) -> u32 {
+        let after = self.attempts.partition_point(|a| a.started_ns <= time_ns);
+        after.checked_sub(1).map_or(1, |at| self.attempts[at].number)
+    }
+
+    /// The latest sign of life, nanoseconds.
+    pub fn heartbeat_ns(&self) -> Option<i64> {
+        self.sessions.iter().map(|s| s.heartbeat_ns).max()
+    }
+}
+
+const STALE_NS: i64 = STALE_AFTER_SECONDS as i64 * crate::NANOS_PER_SECOND;
+
+impl Session {
+    /// Whether the session had not ended and had shown life within [`STALE_AFTER_SECONDS`].
+    pub fn is_live(&self, now_ns: i64) -> bool {
+        self.end.is_none() && now_ns.saturating_sub(self.heartbeat_ns) < STALE_NS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NANOS_PER_SECOND;
+
+    const T0: i64 = 1_800_000_000 * NANOS_PER_SECOND;
+
+    fn event(seconds: i64, token: &str, restarts: u32, end: Option<SessionEnd>) -> SessionEvent {
+        SessionEvent {
+            time_ns: T0 + seconds * NANOS_PER_SECOND,
+            opens: end.is_none(),
+            end,
+            reason: String::new(),
+            facts: SessionFacts {
+                job_token: token.into(),
+                restart_count: restarts,
+                ..SessionFacts::default()
+            },
+        }
+    }
+
+    /// Applies `(writer, seconds, token, restarts, end)` and returns the record.
+    fn record(events: &[(u8, i64, &str, u32, Option<SessionEnd>)]) -> RunRecord {
+        let mut record = RunRecord::new(RunPath::default(), T0);
+        for (writer, seconds, token, restarts, end) in events {
+            let session = Some(([*writer; 16], event(*seconds, token, *restarts, *end)));
+            record.apply(&RunChange { session, ..RunChange::default() }, T0);
+        }
+        record
+    }
+
+    fn attempts(record: &RunRecord) -> Vec<u32> {
+        record.sessions.iter().map(|s| s.attempt).collect()
+    }
+
+    #[test]
+    fn ranks_of_one_job_are_one_attempt() {
+        assert_eq!(
+            attempts(&record(&[(1, 0, "j", 0, None), (2, 1, "j", 0, None), (3, 2, "", 0, None)])),
+            [1, 1, 1]
+        );
+    }
+
+    #[test]
+    fn new_token_or_restart_or_silence_opens_an_attempt() {
+        assert_eq!(attempts(&record(&[(1, 0, "j", 0, None), (2, 5, "k", 0, None)])), [1, 2]);
+        assert_eq!(attempts(&record(&[(1, 0, "j", 0, None), (2, 5, "j", 1, None)])), [1, 2]);
+        assert_eq!(attempts(&record(&[(1, 0, "j", 0, None), (2, 61, "j", 0, None)])), [1, 2]);
+        assert_eq!(
+            attempts(&record(&[(1, 0, "", 0, Some(SessionEnd::Finished)), (2, 1, "", 0, None)])),
+            [1, 2]
+        );
+    }
+
+    #[test]
+    fn run_ends_with_its_last_session() {
+        let one_left =
+            record(&[(1, 0, "j", 0, None), (2, 0, "j", 0, None), (1, 5, "j", 0, Some(SessionEnd::Finished))]);
+        assert_eq!(one_left.state(T0 + 6 * NANOS_PER_SECOND).0, RunState::Running);
+        let none_left = record(&[(1, 0, "j", 0, None), (1, 5, "j", 0, Some(SessionEnd::Finished))]);
+        assert_eq!(
+            none_left.state(T0 + 6 * NANOS_PER_SECOND),
+            (RunState::Finished, T0 + 5 * NANOS_PER_SECOND)
+        );
+        let failed = record(&[(1, 0, "j", 0, None), (1, 5, "j", 0, Some(SessionEnd::Failed))]);
+        assert_eq!(failed.state(T0).0, RunState::Failed);
+        let left = record(&[(1, 0, "j", 0, None), (1, 5, "j", 0, Some(SessionEnd::Left))]);
+        assert_eq!(left.state(T0).0, RunState::Paused);
+    }
+
+    #[test]
+    fn silence_makes_a_run_stale_since_its_last_heartbeat() {
+        let run = record(&[(1, 0, "", 0, None), (1, 10, "", 0, None)]);
+        assert_eq!(run.state(T0 + 69 * NANOS_PER_SECOND).0, RunState::Running);
+        assert_eq!(run.state(T0 + 70 * NANOS_PER_SECOND), (RunState::Stale, T0 + 10 * NANOS_PER_SECOND));
+    }
+
+    #[test]
+    fn points_belong_to_the_attempt_they_fall_into() {
+        let run = record(&[(1, 0, "j", 0, None), (2, 100, "k", 0, None)]);
+        let at = |s: i64| run.attempt_at(T0 + s * NANOS_PER_SECOND);
+        assert_eq!([at(-1), at(0), at(99), at(100), at(500)], [1, 1, 1, 2, 2]);
+    }
+}

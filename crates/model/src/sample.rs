@@ -1,0 +1,20 @@
+//! One observation.
+
+/// Nanoseconds in a millisecond.
+pub const NANOS_PER_MILLI: i64 = 1_000_000;
+/// Nanoseconds in a second.
+pub const NANOS_PER_SECOND: i64 = 1_000_000_000;
+
+/// A value at a time, with the training step it belongs to where there is one.
+///
+/// `time_ns` counts nanoseconds since the Unix epoch, UTC. `step` is the integer on the series'
+/// scale; a step that goes back is data, not an error. NaN and infinities are ordinary values.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sample {
+    /// Nanoseconds since the Unix epoch.
+    pub time_ns: i64,
+    /// The observed value.
+    pub value: f64,
+    /// The step on the series' scale, absent for series that have none.
+    pub step: Option<i64>,
+}
