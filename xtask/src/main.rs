@@ -1,2 +1,0 @@
-//! xtask.
-fn main() {}
