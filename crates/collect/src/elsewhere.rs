@@ -1,0 +1,110 @@
+//! The face of this crate where there is no Linux: everything is there and yields nothing.
+
+use std::path::Path;
+
+use crate::{CgroupFacts, CgroupMode, Failure, Sink};
+
+/// Block counts of a filesystem, as `statvfs` gives them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskBlocks {
+    /// Size of one block in bytes.
+    pub block_bytes: u64,
+    /// Blocks in all.
+    pub total: u64,
+    /// Blocks nobody uses, the reserved ones included.
+    pub free: u64,
+    /// Blocks an ordinary user can still take.
+    pub available: u64,
+}
+
+/// A machine that is not read.
+#[derive(Debug, Clone, Default)]
+pub struct Host;
+
+impl Host {
+    /// The machine this process runs on.
+    pub fn real() -> Self {
+        Self
+    }
+
+    /// A folder as a machine.
+    pub fn at(_root: &Path) -> Self {
+        Self
+    }
+
+    /// The same machine with these block counts.
+    #[must_use]
+    pub fn with_disk(self, _disk: DiskBlocks) -> Self {
+        self
+    }
+}
+
+/// Yields nothing.
+#[derive(Debug, Default)]
+pub struct NodeSampler;
+
+impl NodeSampler {
+    /// A sampler that yields nothing.
+    pub fn new(_host: Host) -> Self {
+        Self
+    }
+
+    /// Yields nothing.
+    pub fn sample(&mut self, _monotonic_ns: u64, _sink: &mut Sink<'_>) {}
+
+    /// Yields nothing.
+    pub fn sample_extras(&mut self, _monotonic_ns: u64, _sink: &mut Sink<'_>) {}
+
+    /// Always empty.
+    pub fn take_failures(&mut self) -> Vec<Failure> {
+        Vec::new()
+    }
+}
+
+/// Yields nothing.
+#[derive(Debug, Default)]
+pub struct ProcessSampler;
+
+impl ProcessSampler {
+    /// A sampler that yields nothing.
+    pub fn new(_host: Host) -> Self {
+        Self
+    }
+
+    /// Yields nothing.
+    pub fn sample(&mut self, _monotonic_ns: u64, _sink: &mut Sink<'_>) {}
+
+    /// Yields nothing.
+    pub fn sample_extras(&mut self, _monotonic_ns: u64, _sink: &mut Sink<'_>) {}
+
+    /// Always empty.
+    pub fn take_failures(&mut self) -> Vec<Failure> {
+        Vec::new()
+    }
+}
+
+/// No cgroups, nothing known.
+pub fn facts(_host: &Host) -> CgroupFacts {
+    CgroupFacts { mode: CgroupMode::None, memory: None, cpu: None, problems: Vec::new() }
+}
+
+/// Name of this machine as the environment gives it, at most 64 bytes; `unknown` without one.
+pub fn hostname() -> String {
+    let name = ["HOSTNAME", "COMPUTERNAME"].iter().find_map(|key| std::env::var(key).ok());
+    let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "unknown".to_owned());
+    let mut end = name.len().min(64);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    name[..end].to_owned()
+}
+
+/// Operating system and architecture, such as `macos aarch64`.
+pub fn platform() -> String {
+    format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)
+}
+
+/// Unknown here.
+pub fn thread_cpu_seconds() -> Option<f64> {
+    None
+}

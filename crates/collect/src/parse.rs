@@ -1,0 +1,232 @@
+//! The kernel's texts, as bytes. Every function is pure, takes anything and never fails loudly.
+
+/// The whole text as one number in decimal; spaces and line ends around it do not count.
+pub(crate) fn number(text: &[u8]) -> Option<u64> {
+    let digits = text.trim_ascii();
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |value, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// The words of a text.
+fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
+}
+
+/// The value behind `key` in lines of `key value`.
+pub(crate) fn field(text: &[u8], key: &[u8]) -> Option<u64> {
+    text.split(|byte| *byte == b'\n').find_map(|line| {
+        let rest = line.strip_prefix(key)?;
+        rest.first()?.is_ascii_whitespace().then(|| number(rest))?
+    })
+}
+
+/// The value of `key` in `/proc/meminfo`, in bytes.
+pub(crate) fn meminfo(text: &[u8], key: &[u8]) -> Option<u64> {
+    text.split(|byte| *byte == b'\n').find_map(|line| {
+        let rest = line.strip_prefix(key)?.strip_prefix(b":")?;
+        words(rest).next().and_then(number)?.checked_mul(1024)
+    })
+}
+
+/// A memory limit of version 2: `max` is none.
+pub(crate) fn memory_max(text: &[u8]) -> Option<u64> {
+    number(text)
+}
+
+/// A memory limit of version 1: a value from 2^62 up stands for none.
+pub(crate) fn limit_in_bytes(text: &[u8]) -> Option<u64> {
+    number(text).filter(|limit| *limit < 1 << 62)
+}
+
+/// A quota of version 2 (`quota period`), in CPUs.
+pub(crate) fn cpu_max(text: &[u8]) -> Option<f64> {
+    let mut words = words(text);
+    let quota = number(words.next()?)?;
+    let period = words.next().map_or(Some(100_000), number)?;
+    cpus(quota, period)
+}
+
+/// A quota and its period, in CPUs; nothing when one of them is 0.
+pub(crate) fn cpus(quota: u64, period: u64) -> Option<f64> {
+    (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
+}
+
+/// How many CPUs a list such as `0-3,8` names; nothing for an empty or malformed one.
+pub(crate) fn cpu_list(text: &[u8]) -> Option<u64> {
+    let text = text.trim_ascii();
+    if text.is_empty() {
+        return None;
+    }
+    text.split(|byte| *byte == b',').try_fold(0u64, |count, range| {
+        let mut ends = range.splitn(2, |byte| *byte == b'-');
+        let first = number(ends.next()?)?;
+        let last = ends.next().map_or(Some(first), number)?;
+        count.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+/// Busy kernel ticks of the line `cpu` in `/proc/stat`: the first eight columns without idle and iowait.
+///
+/// Steal counts as busy; the guest columns behind are inside user and nice already.
+pub(crate) fn stat_busy_ticks(text: &[u8]) -> Option<u64> {
+    let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"cpu "))?;
+    let mut busy = 0u64;
+    let mut columns = 0;
+    for (index, word) in words(line).take(8).enumerate() {
+        let ticks = number(word)?;
+        columns += 1;
+        if index != 3 && index != 4 {
+            busy = busy.checked_add(ticks)?;
+        }
+    }
+    (columns >= 5).then_some(busy)
+}
+
+/// How many lines `cpu<n>` a `/proc/stat` has.
+pub(crate) fn stat_cpus(text: &[u8]) -> Option<u64> {
+    let is_cpu = |line: &&[u8]| line.strip_prefix(b"cpu").and_then(<[u8]>::first).is_some_and(u8::is_ascii_digit);
+    let count = text.split(|byte| *byte == b'\n').filter(is_cpu).count();
+    (count > 0).then_some(count as u64)
+}
+
+/// The `some` total of a pressure file, in microseconds.
+pub(crate) fn pressure_some_us(text: &[u8]) -> Option<u64> {
+    let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"some "))?;
+    words(line).find_map(|word| number(word.strip_prefix(b"total=")?))
+}
+
+/// What `/proc/<pid>/stat` says about a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProcessStat {
+    pub(crate) pid: u64,
+    pub(crate) parent: u64,
+    /// User and system time of its own threads, in kernel ticks.
+    pub(crate) own_ticks: u64,
+    /// The same of the children it has waited for, and of theirs.
+    pub(crate) waited_ticks: u64,
+    /// When it started, in kernel ticks since boot.
+    pub(crate) start_ticks: u64,
+    pub(crate) rss_pages: u64,
+}
+
+/// Reads `/proc/<pid>/stat`. The name in brackets may hold anything, so fields count from the last `)`.
+pub(crate) fn process_stat(text: &[u8]) -> Option<ProcessStat> {
+    let close = text.iter().rposition(|byte| *byte == b')')?;
+    let pid = number(text.split(|byte| *byte == b'(').next()?)?;
+    let mut fields = [0u64; 22];
+    let mut seen = 0;
+    // The first word behind the bracket is field 3, the state; numbers start at field 4.
+    for (slot, word) in fields.iter_mut().zip(words(&text[close + 1..])) {
+        *slot = number(word.strip_prefix(b"-").unwrap_or(word)).unwrap_or(0);
+        seen += 1;
+    }
+    let at = |field: usize| fields[field - 3];
+    (seen == fields.len()).then(|| ProcessStat {
+        pid,
+        parent: at(4),
+        own_ticks: at(14).saturating_add(at(15)),
+        waited_ticks: at(16).saturating_add(at(17)),
+        start_ticks: at(22),
+        rss_pages: at(24),
+    })
+}
+
+/// Resident pages of `/proc/self/statm`: its second number.
+pub(crate) fn statm_resident_pages(text: &[u8]) -> Option<u64> {
+    words(text).nth(1).and_then(number)
+}
+
+/// The value of `/proc/uptime` in nanoseconds.
+pub(crate) fn uptime_ns(text: &[u8]) -> Option<u64> {
+    let mut parts = words(text).next()?.splitn(2, |byte| *byte == b'.');
+    let seconds = number(parts.next()?)?;
+    let fraction = parts.next().unwrap_or(b"");
+    let nanoseconds = fraction.iter().chain([b'0'; 9].iter()).take(9).copied().collect::<Vec<u8>>();
+    seconds.checked_mul(1_000_000_000)?.checked_add(number(&nanoseconds)?)
+}
+
+/// One cgroup filesystem in `/proc/self/mountinfo`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CgroupMount {
+    /// True for the unified hierarchy.
+    pub(crate) unified: bool,
+    /// Which cgroup lies at the mount point.
+    pub(crate) root: Vec<u8>,
+    /// Where it is mounted.
+    pub(crate) point: Vec<u8>,
+    /// The options of the superblock: on version 1 the controllers are among them.
+    pub(crate) options: Vec<Vec<u8>>,
+}
+
+/// The cgroup filesystems of a `/proc/self/mountinfo`, in its order.
+pub(crate) fn mountinfo(text: &[u8]) -> Vec<CgroupMount> {
+    text.split(|byte| *byte == b'\n').filter_map(mount_line).collect()
+}
+
+fn mount_line(line: &[u8]) -> Option<CgroupMount> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let root = fields.nth(3)?;
+    let point = fields.next()?;
+    // Any number of optional fields stands before a single dash.
+    fields.by_ref().find(|field| *field == b"-")?;
+    let unified = match fields.next()? {
+        b"cgroup" => false,
+        b"cgroup2" => true,
+        _ => return None,
+    };
+    let options = fields.nth(1)?.split(|byte| *byte == b',').map(<[u8]>::to_vec).collect();
+    Some(CgroupMount { unified, root: unescape(root), point: unescape(point), options })
+}
+
+/// Undoes the octal escapes of mountinfo (`\040` is a space).
+fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((byte, tail)) = rest.split_first() {
+        let octal = (*byte == b'\\').then(|| tail.get(..3)).flatten();
+        let value = octal.and_then(|digits| {
+            digits.iter().try_fold(0u32, |value, digit| {
+                (b'0'..=b'7').contains(digit).then(|| value * 8 + u32::from(digit - b'0'))
+            })
+        });
+        match value.and_then(|value| u8::try_from(value).ok()) {
+            Some(value) => {
+                plain.push(value);
+                rest = &tail[3..];
+            }
+            None => {
+                plain.push(*byte);
+                rest = tail;
+            }
+        }
+    }
+    plain
+}
+
+/// One line of `/proc/self/cgroup`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Membership {
+    /// Controllers of a version 1 hierarchy; empty for the unified one.
+    pub(crate) controllers: Vec<Vec<u8>>,
+    /// The process's cgroup in it.
+    pub(crate) path: Vec<u8>,
+}
+
+/// The lines of a `/proc/self/cgroup`; malformed ones are passed over.
+pub(crate) fn memberships(text: &[u8]) -> Vec<Membership> {
+    text.split(|byte| *byte == b'\n').filter_map(membership_line).collect()
+}
+
+fn membership_line(line: &[u8]) -> Option<Membership> {
+    let mut parts = line.splitn(3, |byte| *byte == b':');
+    number(parts.next()?)?;
+    let controllers = parts.next()?;
+    let path = parts.next().filter(|path| path.first() == Some(&b'/'))?;
+    let controllers = controllers.split(|byte| *byte == b',').filter(|name| !name.is_empty());
+    Some(Membership { controllers: controllers.map(<[u8]>::to_vec).collect(), path: path.to_vec() })
+}
