@@ -1,167 +1,42 @@
 //! Durable samples and the catalogue of runs, in one directory with one writer.
 //!
-//! Layer 1; knows no PromQL and no HTTP. What [`Store::append`] acknowledged is kept.
+//! Layer 1; knows no PromQL and no HTTP. What [`Store::append`] acknowledged is kept. A batch goes
+//! through a queue to one thread, which writes all that wait as one transaction (`committer`,
+//! `staging`, `log`, `catalogue`), then shows it in memory (`series`, `head`). Memory is sealed into
+//! segment files now and then (`maintain`, `segment`, `chunk`). Reads never touch the database.
+//! Bytes on disk: `docs/format/log.md` and `docs/format/segment.md`.
 
+mod batch;
+mod catalogue;
+mod chunk;
+mod codec;
+mod committer;
+mod head;
+mod lock;
+mod log;
+mod maintain;
+mod read;
+mod record;
+mod segment;
+mod series;
+mod staging;
+mod store;
+
+use std::fmt;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
-use model::{Labels, RunChange, RunId, RunRecord, Sample, SeriesIdentity, WriterId};
+use model::{RunId, RunRecord};
 
-/// Settings of a store.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Free bytes on the disk below which writes are refused.
-    pub reserve_bytes: u64,
-}
+pub use batch::{AppendError, Batch, OpenError, Options, Receipt, SeriesBatch};
+pub use chunk::{Chunk, Summary};
+pub use read::ReadError;
+pub use series::SeriesInfo;
 
-/// What arrives together and becomes durable together.
-#[derive(Debug, Clone, Default)]
-pub struct Batch {
-    /// Who sends and the number of the delivery; a repeated pair is acknowledged and not stored again.
-    pub writer: Option<(WriterId, u64)>,
-    /// What is said about a run.
-    pub change: Option<RunChange>,
-    /// Points.
-    pub series: Vec<SeriesBatch>,
-}
-
-/// Points of one series.
-#[derive(Debug, Clone)]
-pub struct SeriesBatch {
-    /// Which series.
-    pub identity: SeriesIdentity,
-    /// Its points, in any order of time.
-    pub samples: Vec<Sample>,
-}
-
-/// What became of a batch, once it is durable.
-#[derive(Debug, Clone, Default)]
-pub struct Receipt {
-    /// The batch had come before.
-    pub duplicate: bool,
-    /// Points stored.
-    pub stored: u64,
-    /// Points refused: reason, count, one example in words.
-    pub refused: Vec<(&'static str, u64, String)>,
-    /// The attempt that the writer's session belongs to, 0 when it has none.
-    pub attempt: u32,
-}
-
-/// Why a store can't be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Another server has the directory.
-    #[error("another truegauge server (pid {pid}) uses `{dir}`: stop it, or choose another `--data-dir`")]
-    Locked {
-        /// The directory.
-        dir: PathBuf,
-        /// The other's process id, as its lock file says.
-        pid: String,
-    },
-    /// The directory can't be used.
-    #[error("cannot open the store in `{dir}`: {reason}")]
-    Unusable {
-        /// The directory.
-        dir: PathBuf,
-        /// What was found.
-        reason: String,
-    },
-}
-
-/// Why a batch is not stored; it may be sent again.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum AppendError {
-    /// The disk has less than the reserve.
-    #[error(
-        "the disk of `{dir}` has {free} bytes free, {reserve} are kept in reserve: writes are refused until space is freed"
-    )]
-    Full {
-        /// The directory.
-        dir: PathBuf,
-        /// Bytes free.
-        free: u64,
-        /// Bytes that must stay free.
-        reserve: u64,
-    },
-    /// Too many batches wait already.
-    #[error("{waiting} batches wait to be written: send again later")]
-    Busy {
-        /// How many wait.
-        waiting: usize,
-    },
-    /// The write failed.
-    #[error("cannot write to the store: {reason}")]
-    Failed {
-        /// What the system said.
-        reason: String,
-    },
-}
-
-/// Why points can't be read.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read series {series}: {reason}")]
-pub struct ReadError {
-    /// The series.
-    pub series: SeriesId,
-    /// What was found, and where.
-    pub reason: String,
-}
-
-/// A series' number within one store.
+/// A series' number within one store; never given twice.
 pub type SeriesId = u64;
-
-/// What is known of a series without reading its points.
-#[derive(Debug, Clone)]
-pub struct SeriesInfo {
-    /// Its number.
-    pub id: SeriesId,
-    /// Its labels, the run's included.
-    pub labels: Arc<Labels>,
-    /// Its name as logged.
-    pub display: Arc<str>,
-    /// How many points it has.
-    pub points: u64,
-    /// Earliest and latest time, nanoseconds.
-    pub time_ns: (i64, i64),
-    /// Step of the latest point.
-    pub last_step: Option<i64>,
-    /// Largest step.
-    pub max_step: Option<i64>,
-    /// Value of the latest point.
-    pub last: f64,
-}
-
-/// Facts about a chunk, known without decoding it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Summary {
-    /// Points.
-    pub count: u32,
-    /// Points whose value is NaN or infinite; `min`, `max` and `sum` leave them out.
-    pub non_finite: u32,
-    /// First and last time, nanoseconds.
-    pub time_ns: (i64, i64),
-    /// Value of the first and of the last point.
-    pub first: f64,
-    /// See `first`.
-    pub last: f64,
-    /// Least finite value, +inf when there is none.
-    pub min: f64,
-    /// Greatest finite value, -inf when there is none.
-    pub max: f64,
-    /// Sum of the finite values.
-    pub sum: f64,
-    /// Least and greatest step; absent when the points have none.
-    pub steps: Option<(i64, i64)>,
-}
-
-/// A piece of a series, in order of time.
-pub trait Chunk {
-    /// What is known without decoding.
-    fn summary(&self) -> &Summary;
-    /// The points, in order of time.
-    fn samples(&self) -> Result<Vec<Sample>, ReadError>;
-}
 
 /// Counters and sizes of a store, for `/metrics` and `doctor`.
 #[derive(Debug, Clone, Default)]
@@ -185,36 +60,74 @@ pub struct Status {
 }
 
 /// The embedded store. Clones share it; the directory is unlocked when the last one is gone.
-#[derive(Debug, Clone)]
-pub struct Store {
-    _todo: Arc<()>,
+#[derive(Clone)]
+pub struct Store(Arc<Shared>);
+
+struct Shared {
+    inner: Arc<store::Inner>,
+    committer: Mutex<Option<JoinHandle<()>>>,
 }
 
-#[expect(unused_variables, clippy::todo, reason = "signatures first")]
-impl Store {
-    /// Opens or makes the store in `dir` and replays what was acknowledged.
-    pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
-        todo!()
+impl Shared {
+    /// Writes what waits and ends the thread.
+    fn stop(&self) {
+        self.inner.queue.close();
+        let committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if committer.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread that writes ended by a panic");
+        }
     }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("dir", &self.0.inner.dir).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens or makes the store in `dir` and replays what was acknowledged. Damage that leaves the
+    /// rest readable is no error; it is in [`Status::damage`].
+    pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
+        let inner = Arc::new(store::Inner::open(dir, options)?);
+        let committer = committer::start(inner.clone()).map_err(|error| OpenError::Unusable {
+            dir: dir.to_owned(),
+            reason: format!("starting the thread that writes: {error}"),
+        })?;
+        Ok(Self(Arc::new(Shared { inner, committer: Mutex::new(Some(committer)) })))
+    }
+
     /// Stores a batch; returns when it is durable. Blocks; batches of many threads share a commit.
     pub fn append(&self, batch: Batch) -> Result<Receipt, AppendError> {
-        todo!()
+        let inner = &self.0.inner;
+        inner.queue.append(batch, inner.options.waiting_batches_max, inner.options.waiting_bytes_max)
     }
+
     /// A run, unless it is deleted.
     pub fn run(&self, id: RunId) -> Option<Arc<RunRecord>> {
-        todo!()
+        self.0.inner.run(id)
     }
+
     /// Every run that is not deleted, newest first.
     pub fn runs(&self) -> Vec<Arc<RunRecord>> {
-        todo!()
+        self.0.inner.read_state().runs()
     }
-    /// The series of a run, by display name, then labels.
+
+    /// The series of a run that have points, by display name, then labels.
     pub fn run_series(&self, id: RunId) -> Vec<SeriesInfo> {
-        todo!()
+        self.0.inner.read_state().run_series(id)
     }
+
     /// Hands the points of `series` with `from_ns <= time <= to_ns` to `visit`, as chunks that do
-    /// not overlap, in order of time. A chunk at the edge may reach beyond the range. Damaged chunks
-    /// are left out and reported in [`Status::damage`].
+    /// not overlap, in order of time. A chunk at the edge may reach beyond the range, and is then
+    /// not complete out there. Damaged chunks are reported in [`Status::damage`]; what their index
+    /// still says of them is handed out, and [`Chunk::samples`] is an error.
     pub fn read(
         &self,
         series: SeriesId,
@@ -222,30 +135,47 @@ impl Store {
         to_ns: i64,
         visit: &mut dyn FnMut(&dyn Chunk) -> ControlFlow<()>,
     ) -> Result<(), ReadError> {
-        todo!()
+        self.0.inner.read(series, (from_ns, to_ns), visit)
     }
-    /// Hides a run; its points stay for `purge` until [`Store::restore_run`] or [`Store::purge_deleted`].
+
+    /// Hides a run; its points stay until [`Store::restore_run`] or [`Store::purge_deleted`].
+    /// `false` when there is no such run, or it is deleted already.
     pub fn delete_run(&self, id: RunId, now_ns: i64) -> Result<bool, AppendError> {
-        todo!()
+        self.0.inner.set_deleted(id, Some(now_ns))
     }
-    /// Undoes [`Store::delete_run`].
+
+    /// Undoes [`Store::delete_run`]; `false` when there is nothing to undo.
     pub fn restore_run(&self, id: RunId) -> Result<bool, AppendError> {
-        todo!()
+        self.0.inner.set_deleted(id, None)
     }
-    /// Removes for good what was deleted before `before_ns`; returns how many runs.
+
+    /// Removes for good what was deleted before `before_ns`; returns how many runs. The disk is
+    /// freed at once where a file held nothing else, and by [`Store::maintain`] otherwise.
     pub fn purge_deleted(&self, before_ns: i64) -> Result<usize, AppendError> {
-        todo!()
+        self.0.inner.purge_deleted(before_ns)
     }
-    /// Seals the head's full chunks into a segment and drops what the log no longer needs; call now and then.
+
+    /// Does what is due: seals memory into a segment, merges small segments, drops old ones. Call it
+    /// about once a second; appends and reads go on meanwhile.
     pub fn maintain(&self, now_ns: i64) -> Result<(), AppendError> {
-        todo!()
+        self.0.inner.maintain(now_ns)
     }
+
     /// Sizes and counters.
     pub fn status(&self) -> Status {
-        todo!()
+        self.0.inner.status()
     }
-    /// Seals, syncs and stops accepting writes.
+
+    /// Writes what waits, seals memory into a segment and accepts no more writes. Reads go on.
     pub fn close(&self) {
-        todo!()
+        self.0.stop();
+        let inner = &self.0.inner;
+        {
+            let _maintenance = inner.lock_maintenance();
+            if let Err(error) = inner.seal((inner.options.clock)()) {
+                tracing::warn!(%error, "memory is not sealed; it is read from the log at the next start");
+            }
+        }
+        inner.end_writing();
     }
 }

@@ -1,0 +1,152 @@
+//! What goes into a store, what comes back, and how it can fail.
+
+use std::path::PathBuf;
+
+use model::{RunChange, Sample, SeriesIdentity, WriterId};
+
+/// Settings of a store.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Free bytes on the disk below which writes are refused.
+    pub reserve_bytes: u64,
+    /// Points in memory from which a seal is worth its while; they rest in the log until then.
+    pub seal_points: u64,
+    /// Age at which points in memory are sealed however few they are, nanoseconds.
+    pub seal_age_ns: i64,
+    /// How long series that belong to no run are kept, nanoseconds.
+    pub fleet_retention_ns: i64,
+    /// Batches that may wait for the disk.
+    pub waiting_batches_max: usize,
+    /// Bytes, in memory, of the batches that may wait for the disk.
+    pub waiting_bytes_max: usize,
+    /// Tells the time in nanoseconds since the epoch; only a run's creation is stamped with it.
+    pub clock: fn() -> i64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            reserve_bytes: 64 << 20,
+            seal_points: 1 << 19,
+            seal_age_ns: 2 * 3_600 * model::NANOS_PER_SECOND,
+            fleet_retention_ns: 30 * 86_400 * model::NANOS_PER_SECOND,
+            waiting_batches_max: 4_096,
+            waiting_bytes_max: 128 << 20,
+            clock: system_clock_ns,
+        }
+    }
+}
+
+fn system_clock_ns() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// What arrives together and becomes durable together.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    /// Who sends and the number of the delivery; a repeated pair is acknowledged and not stored again.
+    pub writer: Option<(WriterId, u64)>,
+    /// What is said about a run.
+    pub change: Option<RunChange>,
+    /// Points.
+    pub series: Vec<SeriesBatch>,
+}
+
+impl Batch {
+    /// About how many bytes the batch takes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let points: usize = self.series.iter().map(|s| s.samples.len()).sum();
+        let change =
+            self.change.as_ref().map_or(0, |c| 64 * (c.attributes.len() + c.attributes_if_absent.len()));
+        points * size_of::<Sample>() + self.series.len() * 1_024 + change + 512
+    }
+}
+
+/// Points of one series.
+#[derive(Debug, Clone)]
+pub struct SeriesBatch {
+    /// Which series.
+    pub identity: SeriesIdentity,
+    /// Its points, in any order of time.
+    pub samples: Vec<Sample>,
+}
+
+/// What became of a batch, once it is durable.
+#[derive(Debug, Clone, Default)]
+pub struct Receipt {
+    /// The batch had come before.
+    pub duplicate: bool,
+    /// Points stored.
+    pub stored: u64,
+    /// Points refused: reason, count, one example in words. The reasons are `time_out_of_range`,
+    /// `label_count`, `series_limit` and `display_name_taken`.
+    pub refused: Vec<(&'static str, u64, String)>,
+    /// The attempt that the writer's session belongs to, 0 when it has none.
+    pub attempt: u32,
+}
+
+impl Receipt {
+    pub(crate) fn refuse(&mut self, reason: &'static str, count: u64, example: impl FnOnce() -> String) {
+        match self.refused.iter_mut().find(|(known, ..)| *known == reason) {
+            Some((_, total, _)) => *total += count,
+            None => self.refused.push((reason, count, example())),
+        }
+    }
+}
+
+/// Why a store can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another server has the directory.
+    #[error("another truegauge server (pid {pid}) uses `{dir}`: stop it, or choose another `--data-dir`")]
+    Locked {
+        /// The directory.
+        dir: PathBuf,
+        /// The other's process id, as its lock file says.
+        pid: String,
+    },
+    /// The directory can't be used.
+    #[error("cannot open the store in `{dir}`: {reason}")]
+    Unusable {
+        /// The directory.
+        dir: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+}
+
+/// Why a batch is not stored; it may be sent again.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AppendError {
+    /// The disk has less than the reserve.
+    #[error(
+        "the disk of `{dir}` has {free} bytes free, {reserve} are kept in reserve: writes are refused until space is freed"
+    )]
+    Full {
+        /// The directory.
+        dir: PathBuf,
+        /// Bytes free.
+        free: u64,
+        /// Bytes that must stay free.
+        reserve: u64,
+    },
+    /// Too many batches wait already.
+    #[error("{waiting} batches wait to be written: send again later")]
+    Busy {
+        /// How many wait.
+        waiting: usize,
+    },
+    /// The write failed.
+    #[error("cannot write to the store: {reason}")]
+    Failed {
+        /// What the system said.
+        reason: String,
+    },
+}
+
+impl AppendError {
+    pub(crate) fn failed(reason: impl Into<String>) -> Self {
+        Self::Failed { reason: reason.into() }
+    }
+}

@@ -1,0 +1,297 @@
+//! Points of one series as compressed columns, and the facts known without decoding them.
+//!
+//! The bytes are described in `docs/format/segment.md` ("Chunk"). The same bytes rest in memory
+//! while a series is young and in a segment file afterwards.
+
+use model::Sample;
+use pco::ChunkConfig;
+use pco::data_types::Number;
+
+use crate::codec::{Reader, put_bytes, put_f64, put_i64, put_u64};
+use crate::read::ReadError;
+
+/// Most points of one chunk; a decoder refuses more, so that damage can't ask for memory.
+pub(crate) const CHUNK_POINTS_MAX: usize = 65_536;
+
+/// Level of `pco`: higher ones cost several times the time for a few percent.
+const LEVEL: usize = 4;
+
+const CODEC_PLAIN: u8 = 0;
+const CODEC_PCO: u8 = 1;
+/// Points with one float each. Other numbers are free, for native histograms among others.
+const TYPE_FLOAT: u8 = 1;
+const STEPS_NONE: u8 = 0;
+const STEPS_ALL: u8 = 1;
+const STEPS_SOME: u8 = 2;
+
+/// A piece of a series, in order of time.
+pub trait Chunk {
+    /// What is known without decoding.
+    fn summary(&self) -> &Summary;
+    /// The points, in order of time. An error means that these points are damaged and is in
+    /// [`Status::damage`](crate::Status::damage) too: leave the chunk out and go on.
+    fn samples(&self) -> Result<Vec<Sample>, ReadError>;
+}
+
+/// Facts about a chunk, known without decoding it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Summary {
+    /// Points.
+    pub count: u32,
+    /// Points whose value is NaN or infinite; `min`, `max` and `sum` leave them out.
+    pub non_finite: u32,
+    /// First and last time, nanoseconds.
+    pub time_ns: (i64, i64),
+    /// Value of the first and of the last point.
+    pub first: f64,
+    /// See `first`.
+    pub last: f64,
+    /// Least finite value, +inf when there is none.
+    pub min: f64,
+    /// Greatest finite value, -inf when there is none.
+    pub max: f64,
+    /// Sum of the finite values.
+    pub sum: f64,
+    /// Least and greatest step; absent when the points have none.
+    pub steps: Option<(i64, i64)>,
+    /// Step of the last point, absent when it has none.
+    pub last_step: Option<i64>,
+}
+
+impl Summary {
+    /// Of `samples`, which are in order of time and at least one.
+    pub(crate) fn of(samples: &[Sample]) -> Self {
+        let mut summary = Self {
+            count: samples.len() as u32,
+            non_finite: 0,
+            time_ns: (0, 0),
+            first: f64::NAN,
+            last: f64::NAN,
+            min: f64::INFINITY,
+            max: f64::NEG_INFINITY,
+            sum: 0.0,
+            steps: None,
+            last_step: None,
+        };
+        if let (Some(first), Some(last)) = (samples.first(), samples.last()) {
+            summary.time_ns = (first.time_ns, last.time_ns);
+            (summary.first, summary.last) = (first.value, last.value);
+            summary.last_step = last.step;
+        }
+        for sample in samples {
+            if sample.value.is_finite() {
+                summary.min = summary.min.min(sample.value);
+                summary.max = summary.max.max(sample.value);
+                summary.sum += sample.value;
+            } else {
+                summary.non_finite += 1;
+            }
+            if let Some(step) = sample.step {
+                let (least, greatest) = summary.steps.unwrap_or((step, step));
+                summary.steps = Some((least.min(step), greatest.max(step)));
+            }
+        }
+        summary
+    }
+
+    /// Takes in a summary of other points of the same series, whichever of the two is earlier.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.non_finite = self.non_finite.saturating_add(other.non_finite);
+        if other.time_ns.0 < self.time_ns.0 {
+            (self.time_ns.0, self.first) = (other.time_ns.0, other.first);
+        }
+        if other.time_ns.1 >= self.time_ns.1 {
+            (self.time_ns.1, self.last, self.last_step) = (other.time_ns.1, other.last, other.last_step);
+        }
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.sum += other.sum;
+        self.steps = match (self.steps, other.steps) {
+            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+            (a, b) => a.or(b),
+        };
+    }
+
+    pub(crate) fn overlaps(&self, from_ns: i64, to_ns: i64) -> bool {
+        self.time_ns.0 <= to_ns && from_ns <= self.time_ns.1
+    }
+
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        put_u64(out, u64::from(self.count));
+        put_u64(out, u64::from(self.non_finite));
+        put_i64(out, self.time_ns.0);
+        put_u64(out, self.time_ns.1.wrapping_sub(self.time_ns.0) as u64);
+        for value in [self.first, self.last, self.min, self.max, self.sum] {
+            put_f64(out, value);
+        }
+        let Some((least, greatest)) = self.steps else {
+            out.push(STEPS_NONE);
+            return;
+        };
+        out.push(if self.last_step.is_some() { STEPS_ALL } else { STEPS_SOME });
+        put_i64(out, least);
+        put_u64(out, greatest.wrapping_sub(least) as u64);
+        if let Some(step) = self.last_step {
+            put_u64(out, step.wrapping_sub(least) as u64);
+        }
+    }
+
+    pub(crate) fn take(reader: &mut Reader<'_>) -> Option<Self> {
+        let (count, non_finite) = (reader.u32()?, reader.u32()?);
+        let start = reader.i64()?;
+        let end = start.wrapping_add(reader.u64()? as i64);
+        let [first, last, min, max, sum] =
+            [reader.f64()?, reader.f64()?, reader.f64()?, reader.f64()?, reader.f64()?];
+        let steps = reader.byte()?;
+        let (mut range, mut last_step) = (None, None);
+        if steps != STEPS_NONE {
+            let least = reader.i64()?;
+            range = Some((least, least.wrapping_add(reader.u64()? as i64)));
+            if steps == STEPS_ALL {
+                last_step = Some(least.wrapping_add(reader.u64()? as i64));
+            }
+        }
+        let time_ns = (start, end);
+        Some(Self { count, non_finite, time_ns, first, last, min, max, sum, steps: range, last_step })
+    }
+}
+
+/// The columns of `samples`: 1 to [`CHUNK_POINTS_MAX`] points in order of time.
+pub(crate) fn encode(samples: &[Sample]) -> Vec<u8> {
+    debug_assert!(!samples.is_empty() && samples.len() <= CHUNK_POINTS_MAX, "{} points", samples.len());
+    let exponent = time_exponent(samples);
+    let unit = 10_i64.pow(u32::from(exponent));
+    let times: Vec<i64> = samples.iter().map(|s| s.time_ns / unit).collect();
+    let values: Vec<f64> = samples.iter().map(|s| s.value).collect();
+    let steps: Vec<i64> = samples.iter().filter_map(|s| s.step).collect();
+    let kind = match steps.len() {
+        0 => STEPS_NONE,
+        n if n == samples.len() => STEPS_ALL,
+        _ => STEPS_SOME,
+    };
+    let mut out = Vec::with_capacity(samples.len() * 2 + 64);
+    out.extend([TYPE_FLOAT, exponent, kind]);
+    put_u64(&mut out, samples.len() as u64);
+    put_column(&mut out, &times);
+    put_column(&mut out, &values);
+    if kind == STEPS_SOME {
+        let mut present = vec![0_u8; samples.len().div_ceil(8)];
+        for (at, _) in samples.iter().enumerate().filter(|(_, s)| s.step.is_some()) {
+            present[at / 8] |= 1 << (at % 8);
+        }
+        out.extend(present);
+    }
+    if kind != STEPS_NONE {
+        put_column(&mut out, &steps);
+    }
+    out
+}
+
+/// The points of [`encode`]d bytes, in order of time; `None` when they are not that.
+pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Sample>> {
+    let mut reader = Reader::new(bytes);
+    let [TYPE_FLOAT, exponent @ 0..=9, kind @ STEPS_NONE..=STEPS_SOME] = reader.array()? else {
+        return None;
+    };
+    let count: usize = reader.u64()?.try_into().ok()?;
+    if count == 0 || count > CHUNK_POINTS_MAX {
+        return None;
+    }
+    let unit = 10_i64.pow(u32::from(exponent));
+    let times: Vec<i64> = take_column(&mut reader, count)?;
+    let values: Vec<f64> = take_column(&mut reader, count)?;
+    let present = if kind == STEPS_SOME { reader.take(count.div_ceil(8))? } else { &[] };
+    let has_step = |at: usize| match kind {
+        STEPS_NONE => false,
+        STEPS_ALL => true,
+        _ => present[at / 8] & (1 << (at % 8)) != 0,
+    };
+    let with_step = (0..count).filter(|at| has_step(*at)).count();
+    let steps: Vec<i64> = if with_step == 0 { Vec::new() } else { take_column(&mut reader, with_step)? };
+    let mut steps = steps.into_iter();
+    let samples: Vec<Sample> = times
+        .into_iter()
+        .zip(values)
+        .enumerate()
+        .map(|(at, (time, value))| Sample {
+            time_ns: time.wrapping_mul(unit),
+            value,
+            step: if has_step(at) { steps.next() } else { None },
+        })
+        .collect();
+    (reader.is_empty() && samples.is_sorted_by_key(|s| s.time_ns)).then_some(samples)
+}
+
+/// The largest of 0, 3, 6 and 9 whose power of ten divides every time.
+fn time_exponent(samples: &[Sample]) -> u8 {
+    let mut exponent = 9_u8;
+    for sample in samples {
+        while exponent > 0 && sample.time_ns % 10_i64.pow(u32::from(exponent)) != 0 {
+            exponent -= 3;
+        }
+        if exponent == 0 {
+            break;
+        }
+    }
+    exponent
+}
+
+/// A number of a column: what `pco` takes, with the plain eight bytes to fall back to.
+trait Word: Number {
+    fn to_word(self) -> u64;
+    fn from_word(word: u64) -> Self;
+}
+
+impl Word for i64 {
+    fn to_word(self) -> u64 {
+        self as u64
+    }
+    fn from_word(word: u64) -> Self {
+        word as Self
+    }
+}
+
+impl Word for f64 {
+    fn to_word(self) -> u64 {
+        self.to_bits()
+    }
+    fn from_word(word: u64) -> Self {
+        Self::from_bits(word)
+    }
+}
+
+fn put_column<T: Word + Default>(out: &mut Vec<u8>, numbers: &[T]) {
+    let config = ChunkConfig::default().with_compression_level(LEVEL);
+    let packed = if numbers.len() < 4 {
+        None
+    } else {
+        pco::standalone::simple_compress(numbers, &config).ok().filter(|p| p.len() < numbers.len() * 8)
+    };
+    if let Some(packed) = packed {
+        out.push(CODEC_PCO);
+        put_bytes(out, &packed);
+    } else {
+        out.push(CODEC_PLAIN);
+        put_u64(out, numbers.len() as u64 * 8);
+        out.extend(numbers.iter().flat_map(|n| n.to_word().to_le_bytes()));
+    }
+}
+
+fn take_column<T: Word + Default>(reader: &mut Reader<'_>, count: usize) -> Option<Vec<T>> {
+    let codec = reader.byte()?;
+    let bytes = reader.bytes()?;
+    match codec {
+        CODEC_PLAIN => {
+            let (words, rest) = bytes.as_chunks::<8>();
+            (rest.is_empty() && words.len() == count)
+                .then(|| words.iter().map(|w| T::from_word(u64::from_le_bytes(*w))).collect())
+        }
+        CODEC_PCO => {
+            let mut numbers = vec![T::default(); count];
+            let progress = pco::standalone::simple_decompress_into(bytes, &mut numbers).ok()?;
+            (progress.finished && progress.n_processed == count).then_some(numbers)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,110 @@
+//! The youngest points of a series, in memory until they are sealed into a segment.
+
+use std::sync::Arc;
+
+use model::Sample;
+
+use crate::chunk::{self, Summary};
+
+/// Raw points from which a tail is packed.
+const PACK_POINTS: usize = 128;
+/// Most points of a packed chunk of the head.
+const PACKED_POINTS_MAX: usize = 1_024;
+
+/// A piece of a series that rests in memory, in order of time.
+#[derive(Debug)]
+pub(crate) struct MemoryChunk {
+    pub(crate) summary: Summary,
+    points: Points,
+}
+
+#[derive(Debug)]
+enum Points {
+    Packed(Box<[u8]>),
+    Raw(Box<[Sample]>),
+}
+
+impl MemoryChunk {
+    fn packed(samples: &[Sample]) -> Self {
+        let points = Points::Packed(chunk::encode(samples).into_boxed_slice());
+        Self { summary: Summary::of(samples), points }
+    }
+
+    fn raw(samples: &[Sample]) -> Self {
+        Self { summary: Summary::of(samples), points: Points::Raw(samples.into()) }
+    }
+
+    pub(crate) fn samples(&self) -> Option<Vec<Sample>> {
+        match &self.points {
+            Points::Packed(bytes) => chunk::decode(bytes),
+            Points::Raw(samples) => Some(samples.to_vec()),
+        }
+    }
+}
+
+/// Packed chunks, which may overlap when points came late, and a short sorted tail.
+#[derive(Debug, Default)]
+pub(crate) struct Head {
+    chunks: Vec<Arc<MemoryChunk>>,
+    /// The first so many chunks are being sealed.
+    frozen: usize,
+    tail: Vec<Sample>,
+}
+
+impl Head {
+    /// Whether there is nothing that a next seal would have to take.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tail.is_empty() && self.chunks.len() == self.frozen
+    }
+
+    /// Takes points in order of time that the series does not have yet.
+    pub(crate) fn push(&mut self, samples: &[Sample]) {
+        let in_order = match (self.tail.last(), samples.first()) {
+            (Some(last), Some(first)) => last.time_ns < first.time_ns,
+            _ => true,
+        };
+        self.tail.extend_from_slice(samples);
+        if !in_order {
+            self.tail.sort_by_key(|s| s.time_ns);
+        }
+        if self.tail.len() < PACK_POINTS {
+            return;
+        }
+        let mut packed = 0;
+        while self.tail.len() - packed >= PACK_POINTS {
+            let end = self.tail.len().min(packed + PACKED_POINTS_MAX);
+            self.chunks.push(Arc::new(MemoryChunk::packed(&self.tail[packed..end])));
+            packed = end;
+        }
+        self.tail.drain(..packed);
+        self.tail.shrink_to(PACK_POINTS);
+    }
+
+    /// Marks everything as being sealed and returns it.
+    pub(crate) fn freeze(&mut self) -> Vec<Arc<MemoryChunk>> {
+        if !self.tail.is_empty() {
+            self.chunks.push(Arc::new(MemoryChunk::raw(&self.tail)));
+            self.tail = Vec::new();
+        }
+        self.frozen = self.chunks.len();
+        self.chunks.clone()
+    }
+
+    /// Forgets the first `count` chunks, which a segment holds now; returns how many points went.
+    pub(crate) fn forget(&mut self, count: usize) -> u64 {
+        let count = count.min(self.chunks.len());
+        self.frozen = self.frozen.saturating_sub(count);
+        self.chunks.drain(..count).map(|c| u64::from(c.summary.count)).sum()
+    }
+
+    /// Every chunk that overlaps the range, the tail as one of them.
+    pub(crate) fn chunks(&self, from_ns: i64, to_ns: i64) -> impl Iterator<Item = Arc<MemoryChunk>> + '_ {
+        let tail = (!self.tail.is_empty()).then(|| Arc::new(MemoryChunk::raw(&self.tail)));
+        self.chunks.iter().cloned().chain(tail).filter(move |c| c.summary.overlaps(from_ns, to_ns))
+    }
+
+    /// How many points there are.
+    pub(crate) fn points(&self) -> u64 {
+        self.chunks.iter().map(|c| u64::from(c.summary.count)).sum::<u64>() + self.tail.len() as u64
+    }
+}

@@ -1,0 +1,172 @@
+//! Reading a series: its chunks from segments and memory, in order of time and never overlapping.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use model::Sample;
+
+use crate::SeriesId;
+use crate::chunk::{Chunk, Summary};
+use crate::head::MemoryChunk;
+use crate::segment::{Entry, SEALED_POINTS_MAX, Segment};
+use crate::series::State;
+
+/// Why points can't be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read series {series}: {reason}")]
+pub struct ReadError {
+    /// The series.
+    pub series: SeriesId,
+    /// What was found, and where.
+    pub reason: String,
+}
+
+/// A chunk, wherever it rests.
+#[derive(Debug, Clone)]
+pub(crate) enum Piece {
+    Memory(Arc<MemoryChunk>),
+    Stored(SeriesId, Arc<Segment>, Entry),
+}
+
+impl Piece {
+    pub(crate) fn summary(&self) -> &Summary {
+        match self {
+            Self::Memory(chunk) => &chunk.summary,
+            Self::Stored(_, _, entry) => &entry.summary,
+        }
+    }
+
+    /// The points; an error says in words what and where the damage is.
+    pub(crate) fn samples(&self) -> Result<Vec<Sample>, String> {
+        match self {
+            Self::Memory(chunk) => chunk.samples().ok_or_else(|| "a chunk in memory is damaged".to_owned()),
+            Self::Stored(series, segment, entry) => segment.samples(*series, entry),
+        }
+    }
+}
+
+/// What a series is read from, taken while the state is locked and used after it was let go.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    memory: Vec<Arc<MemoryChunk>>,
+    segments: Vec<Arc<Segment>>,
+}
+
+impl Sources {
+    pub(crate) fn of(state: &State, series: SeriesId, from_ns: i64, to_ns: i64) -> Self {
+        let Some(known) = state.series.get(&series) else { return Self::default() };
+        let holds = |segment: &&Arc<Segment>| {
+            segment.find(series).is_some_and(|listed| listed.summary.overlaps(from_ns, to_ns))
+        };
+        Self {
+            memory: known.head.chunks(from_ns, to_ns).collect(),
+            segments: state.segments.iter().filter(holds).cloned().collect(),
+        }
+    }
+
+    /// The chunks that overlap the range.
+    pub(crate) fn pieces(
+        self,
+        series: SeriesId,
+        (from_ns, to_ns): (i64, i64),
+        damage: &mut dyn FnMut(String),
+    ) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = self.memory.into_iter().map(Piece::Memory).collect();
+        for segment in self.segments {
+            for entry in segment.entries(series, damage) {
+                if entry.summary.overlaps(from_ns, to_ns) {
+                    pieces.push(Piece::Stored(series, segment.clone(), entry));
+                }
+            }
+        }
+        pieces
+    }
+}
+
+/// A part of a series as [`sweep`] hands it out.
+#[derive(Debug)]
+pub(crate) enum Part {
+    /// A chunk that overlaps no other.
+    Whole(Piece),
+    /// Points of chunks that overlap, in order of time.
+    Merged(Vec<Sample>),
+}
+
+/// Hands the points of `pieces` to `emit` in order of time. Chunks that overlap no other stay
+/// undecoded; of the others only those that overlap each other are in memory at once.
+pub(crate) fn sweep(
+    mut pieces: Vec<Piece>,
+    damage: &mut dyn FnMut(String),
+    emit: &mut dyn FnMut(Part) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    pieces.sort_by_key(|piece| piece.summary().time_ns);
+    let mut pending: Vec<Sample> = Vec::new();
+    let mut pieces = pieces.into_iter().peekable();
+    while let Some(piece) = pieces.next() {
+        let (first_ns, last_ns) = piece.summary().time_ns;
+        let ready = pending.partition_point(|s| s.time_ns < first_ns);
+        emit_merged(&mut pending, ready, emit)?;
+        let alone = pieces.peek().is_none_or(|next| next.summary().time_ns.0 > last_ns);
+        if pending.is_empty() && alone {
+            emit(Part::Whole(piece))?;
+            continue;
+        }
+        match piece.samples() {
+            Ok(samples) => {
+                pending.extend(samples);
+                pending.sort_by_key(|s| s.time_ns);
+            }
+            Err(why) => damage(why),
+        }
+    }
+    let ready = pending.len();
+    emit_merged(&mut pending, ready, emit)
+}
+
+fn emit_merged(
+    pending: &mut Vec<Sample>,
+    ready: usize,
+    emit: &mut dyn FnMut(Part) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    for samples in pending[..ready].chunks(SEALED_POINTS_MAX) {
+        emit(Part::Merged(samples.to_vec()))?;
+    }
+    pending.drain(..ready);
+    ControlFlow::Continue(())
+}
+
+/// A [`Part::Whole`] as a reader sees it.
+pub(crate) struct WholeChunk<'a> {
+    pub(crate) series: SeriesId,
+    pub(crate) piece: Piece,
+    pub(crate) damage: &'a dyn Fn(String),
+}
+
+impl Chunk for WholeChunk<'_> {
+    fn summary(&self) -> &Summary {
+        self.piece.summary()
+    }
+
+    fn samples(&self) -> Result<Vec<Sample>, ReadError> {
+        self.piece.samples().map_err(|reason| {
+            (self.damage)(reason.clone());
+            ReadError { series: self.series, reason }
+        })
+    }
+}
+
+/// A [`Part::Merged`] as a reader sees it.
+pub(crate) struct MergedChunk {
+    pub(crate) summary: Summary,
+    pub(crate) samples: Vec<Sample>,
+}
+
+impl Chunk for MergedChunk {
+    fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    fn samples(&self) -> Result<Vec<Sample>, ReadError> {
+        Ok(self.samples.clone())
+    }
+}

@@ -1,0 +1,547 @@
+//! Segment files: sealed chunks of many series, never changed after they were written.
+//!
+//! The bytes are described in `docs/format/segment.md`. A file is written beside its name, synced,
+//! renamed, and its folder synced, before the manifest names it. Opening reads the directory at its
+//! end only; when that is damaged, the blocks in front of it say themselves what they hold.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fs, io};
+
+use model::Sample;
+
+use crate::SeriesId;
+use crate::chunk::{self, CHUNK_POINTS_MAX, Summary};
+use crate::codec::{Reader, put_i64, put_u64};
+
+const MAGIC: [u8; 8] = *b"TGSEG\r\n\x1a";
+const VERSION: u32 = 1;
+const HEADER_BYTES: u64 = 16;
+const BLOCK_MARK: [u8; 4] = *b"TGCK";
+const BLOCK_HEADER_BYTES: u64 = 12;
+/// Longer blocks are damage: a chunk's points as plain numbers, and room.
+const BLOCK_BYTES_MAX: u32 = CHUNK_POINTS_MAX as u32 * 25 + 1_024;
+const TRAILER_BYTES: u64 = 32;
+const TRAILER_MAGIC: [u8; 4] = *b"TGSE";
+/// Most points of a sealed chunk. Long chunks pack better and make a smaller index.
+pub(crate) const SEALED_POINTS_MAX: usize = 4_096;
+
+/// What decides how long points are kept; a segment holds one class only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// Series of a run: kept until the run is deleted.
+    Run,
+    /// All others: kept for a time.
+    Fleet,
+}
+
+/// What the manifest keeps of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub(crate) class: Class,
+    pub(crate) points: u64,
+    pub(crate) bytes: u64,
+    pub(crate) time_ns: (i64, i64),
+}
+
+impl Manifest {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![1, class_byte(self.class)];
+        put_u64(&mut out, self.points);
+        put_u64(&mut out, self.bytes);
+        put_i64(&mut out, self.time_ns.0);
+        put_i64(&mut out, self.time_ns.1);
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != 1 {
+            return None;
+        }
+        let class = class_of(reader.byte()?)?;
+        let (points, bytes) = (reader.u64()?, reader.u64()?);
+        Some(Self { class, points, bytes, time_ns: (reader.i64()?, reader.i64()?) })
+    }
+}
+
+fn class_byte(class: Class) -> u8 {
+    match class {
+        Class::Run => 1,
+        Class::Fleet => 2,
+    }
+}
+
+fn class_of(byte: u8) -> Option<Class> {
+    match byte {
+        1 => Some(Class::Run),
+        2 => Some(Class::Fleet),
+        _ => None,
+    }
+}
+
+/// Where the segment `id` lies below the store's directory.
+pub(crate) fn path_of(dir: &Path, id: u64) -> PathBuf {
+    dir.join("segments").join(format!("{id:016x}.seg"))
+}
+
+/// A chunk's place in a segment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) summary: Summary,
+    offset: u64,
+    len: u32,
+}
+
+/// One series in a segment's directory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Listed {
+    pub(crate) series: SeriesId,
+    /// Of all its chunks together.
+    pub(crate) summary: Summary,
+    offset: u64,
+    len: u32,
+}
+
+/// Writes one segment; dropped before [`SegmentWriter::finish`] it leaves nothing behind.
+#[derive(Debug)]
+pub(crate) struct SegmentWriter {
+    id: u64,
+    class: Class,
+    dir: PathBuf,
+    temporary: PathBuf,
+    file: Option<BufWriter<File>>,
+    at: u64,
+    entries: Vec<u8>,
+    listed: Vec<Listed>,
+    current: Vec<Entry>,
+    series: SeriesId,
+    points: u64,
+}
+
+impl SegmentWriter {
+    /// Starts segment `id` of the store in `dir`.
+    pub(crate) fn create(dir: &Path, id: u64, class: Class) -> io::Result<Self> {
+        let temporary = path_of(dir, id).with_extension("tmp");
+        let mut file = BufWriter::with_capacity(256 << 10, File::create(&temporary)?);
+        file.write_all(&MAGIC)?;
+        file.write_all(&VERSION.to_le_bytes())?;
+        file.write_all(&[class_byte(class), 0, 0, 0])?;
+        Ok(Self {
+            id,
+            class,
+            dir: dir.to_owned(),
+            temporary,
+            file: Some(file),
+            at: HEADER_BYTES,
+            entries: Vec::new(),
+            listed: Vec::new(),
+            current: Vec::new(),
+            series: 0,
+            points: 0,
+        })
+    }
+
+    /// Adds points of `series`, in order of time and after its earlier ones. Series come in order of
+    /// their numbers.
+    pub(crate) fn push(&mut self, series: SeriesId, samples: &[Sample]) -> io::Result<()> {
+        let pieces = samples.len().div_ceil(SEALED_POINTS_MAX).max(1);
+        for piece in samples.chunks(samples.len().div_ceil(pieces).max(1)) {
+            self.push_chunk(series, &Summary::of(piece), &chunk::encode(piece))?;
+        }
+        Ok(())
+    }
+
+    /// Adds an encoded chunk as it is.
+    pub(crate) fn push_chunk(&mut self, series: SeriesId, summary: &Summary, chunk: &[u8]) -> io::Result<()> {
+        if series != self.series {
+            self.end_series();
+            debug_assert!(series > self.series, "series {series} after {}", self.series);
+            self.series = series;
+        }
+        let mut body = Vec::with_capacity(chunk.len() + 10);
+        put_u64(&mut body, series);
+        body.extend_from_slice(chunk);
+        let mut header = [0; BLOCK_HEADER_BYTES as usize];
+        header[..4].copy_from_slice(&BLOCK_MARK);
+        header[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        header[8..].copy_from_slice(&crc32fast::hash(&body).to_le_bytes());
+        self.write(&header)?;
+        self.write(&body)?;
+        let len = BLOCK_HEADER_BYTES as u32 + body.len() as u32;
+        self.current.push(Entry { summary: *summary, offset: self.at - u64::from(len), len });
+        self.points += u64::from(summary.count);
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.at += bytes.len() as u64;
+        self.file.as_mut().map_or(Ok(()), |file| file.write_all(bytes))
+    }
+
+    fn end_series(&mut self) {
+        let Some(first) = self.current.first() else { return };
+        let mut summary = first.summary;
+        let start = self.entries.len();
+        let mut before = 0;
+        for (at, entry) in self.current.iter().enumerate() {
+            if at > 0 {
+                summary.merge(&entry.summary);
+            }
+            put_u64(&mut self.entries, entry.offset - before);
+            before = entry.offset;
+            put_u64(&mut self.entries, u64::from(entry.len));
+            entry.summary.put(&mut self.entries);
+        }
+        let crc = crc32fast::hash(&self.entries[start..]);
+        self.entries.extend(crc.to_le_bytes());
+        let len = (self.entries.len() - start) as u32;
+        self.listed.push(Listed { series: self.series, summary, offset: start as u64, len });
+        self.current.clear();
+    }
+
+    /// Makes the file durable under its name and opens it.
+    pub(crate) fn finish(mut self) -> io::Result<Segment> {
+        self.end_series();
+        let entries = std::mem::take(&mut self.entries);
+        let entries_at = self.at;
+        self.write(&entries)?;
+        let mut directory = Vec::new();
+        put_u64(&mut directory, self.listed.len() as u64);
+        let mut before = 0;
+        for listed in &self.listed {
+            put_u64(&mut directory, listed.series - before);
+            before = listed.series;
+            put_u64(&mut directory, u64::from(listed.len));
+            listed.summary.put(&mut directory);
+        }
+        let directory_at = self.at;
+        self.write(&directory)?;
+        let mut trailer = Vec::with_capacity(TRAILER_BYTES as usize);
+        trailer.extend(entries_at.to_le_bytes());
+        trailer.extend(directory_at.to_le_bytes());
+        trailer.extend((directory.len() as u32).to_le_bytes());
+        trailer.extend(crc32fast::hash(&directory).to_le_bytes());
+        trailer.extend(crc32fast::hash(&trailer).to_le_bytes());
+        trailer.extend(TRAILER_MAGIC);
+        self.write(&trailer)?;
+        if let Some(file) = self.file.take() {
+            file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        }
+        let path = path_of(&self.dir, self.id);
+        fs::rename(&self.temporary, &path)?;
+        File::open(self.dir.join("segments"))?.sync_all()?;
+        let mut listed = std::mem::take(&mut self.listed);
+        for one in &mut listed {
+            one.offset += entries_at;
+        }
+        Segment::new(self.id, self.class, path, listed)
+    }
+}
+
+impl Drop for SegmentWriter {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            // Found and removed at the next open otherwise.
+            _ = fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+/// An open segment.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) id: u64,
+    pub(crate) class: Class,
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
+    pub(crate) points: u64,
+    pub(crate) time_ns: (i64, i64),
+    file: File,
+    /// In order of number.
+    listed: Vec<Listed>,
+    /// Found by reading the blocks when the directory is damaged, in order of series and place.
+    found: Option<Vec<(SeriesId, Entry)>>,
+    damaged: AtomicBool,
+}
+
+impl Segment {
+    fn new(id: u64, class: Class, path: PathBuf, listed: Vec<Listed>) -> io::Result<Self> {
+        let file = File::open(&path)?;
+        let bytes = file.metadata()?.len();
+        let points = listed.iter().map(|l| u64::from(l.summary.count)).sum();
+        let time_ns = listed.iter().fold((i64::MAX, i64::MIN), |(first, last), l| {
+            (first.min(l.summary.time_ns.0), last.max(l.summary.time_ns.1))
+        });
+        let damaged = AtomicBool::new(false);
+        Ok(Self { id, class, path, bytes, points, time_ns, file, listed, found: None, damaged })
+    }
+
+    /// Opens the segment `id`; what is damaged is said in words to `damage` and left out.
+    pub(crate) fn open(
+        dir: &Path,
+        id: u64,
+        class: Class,
+        damage: &mut dyn FnMut(String),
+    ) -> io::Result<Self> {
+        let path = path_of(dir, id);
+        let mut segment = Self::new(id, class, path, Vec::new())?;
+        match segment.read_directory() {
+            Ok(listed) => segment.listed = listed,
+            Err(why) => {
+                damage(format!("`{}`: {why}; its blocks are read one by one", segment.path.display()));
+                segment.recover(damage)?;
+            }
+        }
+        let listed = std::mem::take(&mut segment.listed);
+        let (found, damaged) = (segment.found.take(), segment.is_damaged());
+        let Self { id, class, path, .. } = segment;
+        let mut segment = Self::new(id, class, path, listed)?;
+        segment.found = found;
+        segment.damaged = AtomicBool::new(damaged);
+        Ok(segment)
+    }
+
+    fn read_directory(&self) -> Result<Vec<Listed>, String> {
+        let header = self.bytes_at(0, HEADER_BYTES)?;
+        if header[..8] != MAGIC {
+            return Err("no segment header at byte 0".to_owned());
+        }
+        if header[8..12] != VERSION.to_le_bytes() {
+            return Err(format!("segment version {:?} at byte 8 is not known", &header[8..12]));
+        }
+        let end = self.bytes.checked_sub(TRAILER_BYTES).ok_or("it is too short for a trailer")?;
+        let trailer = self.bytes_at(end, TRAILER_BYTES)?;
+        let mut reader = Reader::new(&trailer);
+        let wrong = || format!("no trailer at byte {end}");
+        let mut number = || reader.array().map(u64::from_le_bytes);
+        let (entries_at, directory_at) = (number().ok_or_else(wrong)?, number().ok_or_else(wrong)?);
+        let mut number = || reader.array().map(u32::from_le_bytes);
+        let (len, crc) = (number().ok_or_else(wrong)?, number().ok_or_else(wrong)?);
+        if number() != Some(crc32fast::hash(&trailer[..24])) || reader.rest() != TRAILER_MAGIC {
+            return Err(wrong());
+        }
+        let wrong = || format!("the directory at byte {directory_at} is damaged");
+        if directory_at.checked_add(u64::from(len)) != Some(end) {
+            return Err(wrong());
+        }
+        let directory = self.bytes_at(directory_at, u64::from(len))?;
+        if crc32fast::hash(&directory) != crc {
+            return Err(wrong());
+        }
+        take_directory(&directory, entries_at).ok_or_else(wrong)
+    }
+
+    fn bytes_at(&self, offset: u64, len: u64) -> Result<Vec<u8>, String> {
+        if offset.checked_add(len).is_none_or(|end| end > self.bytes) {
+            return Err(format!("it ends at byte {} where byte {} is wanted", self.bytes, offset + len));
+        }
+        let mut bytes = vec![0; len as usize];
+        match self.file.read_exact_at(&mut bytes, offset) {
+            Ok(()) => Ok(bytes),
+            Err(error) => Err(format!("reading {len} bytes at byte {offset}: {error}")),
+        }
+    }
+
+    /// Builds a directory from the blocks themselves.
+    fn recover(&mut self, damage: &mut dyn FnMut(String)) -> io::Result<()> {
+        self.mark_damaged();
+        let mut found = Vec::new();
+        self.scan(&mut |series, entry| found.push((series, entry)), damage)?;
+        found.sort_by_key(|(series, entry)| (*series, entry.offset));
+        self.listed.clear();
+        for (series, entry) in &found {
+            match self.listed.last_mut() {
+                Some(last) if last.series == *series => last.summary.merge(&entry.summary),
+                _ => self.listed.push(Listed { series: *series, summary: entry.summary, offset: 0, len: 0 }),
+            }
+        }
+        self.found = Some(found);
+        Ok(())
+    }
+
+    /// Hands every readable block to `each`; from a damaged one it goes to the next mark.
+    fn scan(&self, each: &mut dyn FnMut(SeriesId, Entry), damage: &mut dyn FnMut(String)) -> io::Result<()> {
+        let mut at = HEADER_BYTES.min(self.bytes);
+        let mut sound = true;
+        while at + BLOCK_HEADER_BYTES <= self.bytes {
+            if let Some((series, entry)) = self.block_at(at) {
+                each(series, entry);
+                at += u64::from(entry.len);
+                sound = true;
+                continue;
+            }
+            if sound && self.has_mark(at) {
+                damage(format!("`{}`: the block at byte {at} is damaged", self.path.display()));
+            }
+            sound = false;
+            match self.next_mark(at + 1)? {
+                Some(next) => at = next,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn has_mark(&self, at: u64) -> bool {
+        self.bytes_at(at, 4).is_ok_and(|mark| mark == BLOCK_MARK)
+    }
+
+    fn next_mark(&self, from: u64) -> io::Result<Option<u64>> {
+        let mut window = vec![0; 64 << 10];
+        let mut at = from;
+        while at + 4 <= self.bytes {
+            let len = window.len().min((self.bytes - at) as usize);
+            self.file.read_exact_at(&mut window[..len], at)?;
+            if let Some(found) = window[..len].windows(4).position(|w| w == BLOCK_MARK) {
+                return Ok(Some(at + found as u64));
+            }
+            at += len as u64 - 3;
+        }
+        Ok(None)
+    }
+
+    /// The block at `offset` if it is whole.
+    fn block_at(&self, offset: u64) -> Option<(SeriesId, Entry)> {
+        let header = self.bytes_at(offset, BLOCK_HEADER_BYTES).ok()?;
+        let mut reader = Reader::new(&header);
+        if reader.array()? != BLOCK_MARK {
+            return None;
+        }
+        let len = u32::from_le_bytes(reader.array()?);
+        if len > BLOCK_BYTES_MAX {
+            return None;
+        }
+        let body = self.bytes_at(offset + BLOCK_HEADER_BYTES, u64::from(len)).ok()?;
+        if crc32fast::hash(&body) != u32::from_le_bytes(reader.array()?) {
+            return None;
+        }
+        let mut body = Reader::new(&body);
+        let series = body.u64()?;
+        let samples = chunk::decode(body.rest())?;
+        let len = BLOCK_HEADER_BYTES as u32 + len;
+        Some((series, Entry { summary: Summary::of(&samples), offset, len }))
+    }
+
+    /// Its series, in order of number.
+    pub(crate) fn listed(&self) -> &[Listed] {
+        &self.listed
+    }
+
+    /// The series' line in the directory.
+    pub(crate) fn find(&self, series: SeriesId) -> Option<&Listed> {
+        self.listed.binary_search_by_key(&series, |l| l.series).ok().map(|at| &self.listed[at])
+    }
+
+    /// The chunks of `series`. When the index of that series is damaged the blocks are read one by
+    /// one, and the damage is said.
+    pub(crate) fn entries(&self, series: SeriesId, damage: &mut dyn FnMut(String)) -> Vec<Entry> {
+        let Some(listed) = self.find(series) else { return Vec::new() };
+        if let Some(found) = &self.found {
+            let start = found.partition_point(|(id, _)| *id < series);
+            return found[start..].iter().take_while(|(id, _)| *id == series).map(|(_, e)| *e).collect();
+        }
+        if let Some(entries) = self.read_entries(listed) {
+            return entries;
+        }
+        self.mark_damaged();
+        damage(format!(
+            "`{}`: the index of series {series} at byte {} is damaged; its blocks are read one by one",
+            self.path.display(),
+            listed.offset
+        ));
+        let mut entries = Vec::new();
+        let scanned = self.scan(
+            &mut |id, entry| {
+                if id == series {
+                    entries.push(entry);
+                }
+            },
+            damage,
+        );
+        if let Err(error) = scanned {
+            damage(format!("`{}`: {error}", self.path.display()));
+        }
+        entries
+    }
+
+    fn read_entries(&self, listed: &Listed) -> Option<Vec<Entry>> {
+        let bytes = self.bytes_at(listed.offset, u64::from(listed.len)).ok()?;
+        let (body, crc) = bytes.split_last_chunk::<4>()?;
+        if crc32fast::hash(body) != u32::from_le_bytes(*crc) {
+            return None;
+        }
+        let mut reader = Reader::new(body);
+        let mut entries = Vec::new();
+        let mut offset = 0_u64;
+        while !reader.is_empty() {
+            offset = offset.checked_add(reader.u64()?)?;
+            let len = reader.u32()?;
+            entries.push(Entry { summary: Summary::take(&mut reader)?, offset, len });
+        }
+        Some(entries)
+    }
+
+    /// The encoded chunk at `entry`; an error says in words what and where the damage is.
+    pub(crate) fn chunk(&self, series: SeriesId, entry: &Entry) -> Result<Vec<u8>, String> {
+        let damaged = |why: String| {
+            self.mark_damaged();
+            format!("`{}`: the block at byte {}: {why}", self.path.display(), entry.offset)
+        };
+        let block = self.bytes_at(entry.offset, u64::from(entry.len)).map_err(damaged)?;
+        let mut reader = Reader::new(&block);
+        let (Some(BLOCK_MARK), Some(len), Some(crc)) = (reader.array(), reader.array(), reader.array())
+        else {
+            return Err(damaged("no block".to_owned()));
+        };
+        let body = reader.rest();
+        if body.len() as u64 != u64::from(u32::from_le_bytes(len))
+            || crc32fast::hash(body) != u32::from_le_bytes(crc)
+        {
+            return Err(damaged("the checksum does not match".to_owned()));
+        }
+        if reader.u64() != Some(series) {
+            return Err(damaged(format!("it is not of series {series}")));
+        }
+        Ok(reader.rest().to_vec())
+    }
+
+    /// The points at `entry`; an error says in words what and where the damage is.
+    pub(crate) fn samples(&self, series: SeriesId, entry: &Entry) -> Result<Vec<Sample>, String> {
+        chunk::decode(&self.chunk(series, entry)?).ok_or_else(|| {
+            self.mark_damaged();
+            format!("`{}`: the block at byte {} holds no chunk", self.path.display(), entry.offset)
+        })
+    }
+
+    /// Whether damage was met; such a file is kept as it is, never merged away.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Relaxed)
+    }
+
+    fn mark_damaged(&self) {
+        self.damaged.store(true, Ordering::Relaxed);
+    }
+
+    /// What the manifest keeps of it.
+    pub(crate) fn manifest(&self) -> Manifest {
+        Manifest { class: self.class, points: self.points, bytes: self.bytes, time_ns: self.time_ns }
+    }
+}
+
+fn take_directory(directory: &[u8], entries_at: u64) -> Option<Vec<Listed>> {
+    let mut reader = Reader::new(directory);
+    let count = reader.count(40)?;
+    let mut listed = Vec::with_capacity(count);
+    let (mut series, mut offset) = (0_u64, entries_at);
+    for _ in 0..count {
+        series = series.checked_add(reader.u64()?)?;
+        let len = reader.u32()?;
+        listed.push(Listed { series, summary: Summary::take(&mut reader)?, offset, len });
+        offset = offset.checked_add(u64::from(len))?;
+    }
+    reader.is_empty().then_some(listed)
+}

@@ -1,0 +1,198 @@
+//! What the store knows without reading: series, runs, writers, open segments.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use model::{Labels, RunId, RunRecord, Sample, WriterId};
+
+use crate::SeriesId;
+use crate::chunk::Summary;
+use crate::head::Head;
+use crate::record::{self, Sequences};
+use crate::segment::{Class, Segment};
+
+/// What is known of a series without reading its points.
+#[derive(Debug, Clone)]
+pub struct SeriesInfo {
+    /// Its number.
+    pub id: SeriesId,
+    /// Its labels, the run's included.
+    pub labels: Arc<Labels>,
+    /// Its name as logged.
+    pub display: Arc<str>,
+    /// How many points it has.
+    pub points: u64,
+    /// Earliest and latest time, nanoseconds.
+    pub time_ns: (i64, i64),
+    /// Step of the latest point.
+    pub last_step: Option<i64>,
+    /// Largest step.
+    pub max_step: Option<i64>,
+    /// Value of the latest point.
+    pub last: f64,
+}
+
+/// Sums over all points of a series.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Totals {
+    pub(crate) points: u64,
+    pub(crate) time_ns: (i64, i64),
+    pub(crate) last: f64,
+    pub(crate) last_step: Option<i64>,
+    pub(crate) max_step: Option<i64>,
+}
+
+impl Totals {
+    const NONE: Self =
+        Self { points: 0, time_ns: (i64::MAX, i64::MIN), last: f64::NAN, last_step: None, max_step: None };
+
+    fn add(&mut self, summary: &Summary) {
+        self.points += u64::from(summary.count);
+        self.time_ns.0 = self.time_ns.0.min(summary.time_ns.0);
+        if summary.time_ns.1 >= self.time_ns.1 {
+            self.time_ns.1 = summary.time_ns.1;
+            (self.last, self.last_step) = (summary.last, summary.last_step);
+        }
+        self.max_step = self.max_step.max(summary.steps.map(|(_, greatest)| greatest));
+    }
+}
+
+/// One series.
+#[derive(Debug)]
+pub(crate) struct Series {
+    pub(crate) identity: Arc<[u8]>,
+    pub(crate) run: Option<RunId>,
+    pub(crate) totals: Totals,
+    pub(crate) head: Head,
+}
+
+impl Series {
+    pub(crate) fn class(&self) -> Class {
+        if self.run.is_some() { Class::Run } else { Class::Fleet }
+    }
+}
+
+/// The series of one metric in one run: their logged name and how many there are.
+#[derive(Debug, Clone)]
+pub(crate) struct Scope {
+    pub(crate) display: Box<str>,
+    pub(crate) series: usize,
+}
+
+/// A metric in a run.
+pub(crate) type ScopeKey = (RunId, Box<str>);
+
+/// Everything in memory. Changed only by the one who holds the writer, after a commit.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) series: HashMap<SeriesId, Series>,
+    pub(crate) by_identity: HashMap<Arc<[u8]>, SeriesId>,
+    pub(crate) by_run: HashMap<RunId, Vec<SeriesId>>,
+    pub(crate) scopes: HashMap<ScopeKey, Scope>,
+    pub(crate) runs: HashMap<RunId, Arc<RunRecord>>,
+    pub(crate) writers: HashMap<WriterId, Sequences>,
+    /// In order of number.
+    pub(crate) segments: Vec<Arc<Segment>>,
+    /// Points that are in no segment.
+    pub(crate) head_points: u64,
+    /// Series that have points to be sealed.
+    pub(crate) head_series: u64,
+    /// Segments may hold points of series that are no more.
+    pub(crate) purged: bool,
+}
+
+impl State {
+    /// Adds a series; `false` when its identity can't be read.
+    pub(crate) fn insert_series(&mut self, id: SeriesId, identity: Arc<[u8]>) -> bool {
+        let Some((run, metric, display)) = record::identity_scope(&identity) else { return false };
+        if let Some(run) = run {
+            self.by_run.entry(run).or_default().push(id);
+            self.scopes
+                .entry((run, metric.into()))
+                .or_insert_with(|| Scope { display: display.into(), series: 0 })
+                .series += 1;
+        }
+        self.by_identity.insert(identity.clone(), id);
+        self.series.insert(id, Series { identity, run, totals: Totals::NONE, head: Head::default() });
+        true
+    }
+
+    /// Adds points, which are in order of time, to the head of a series; a purged series' are dropped.
+    pub(crate) fn push(&mut self, id: SeriesId, samples: &[Sample]) {
+        let Some(series) = self.series.get_mut(&id) else { return };
+        if samples.is_empty() {
+            return;
+        }
+        self.head_series += u64::from(series.head.is_empty());
+        self.head_points += samples.len() as u64;
+        series.totals.add(&Summary::of(samples));
+        series.head.push(samples);
+    }
+
+    /// Counts a segment's points into its series' totals and takes it up.
+    pub(crate) fn insert_segment_at_open(&mut self, segment: Arc<Segment>) {
+        for listed in segment.listed() {
+            if let Some(series) = self.series.get_mut(&listed.series) {
+                series.totals.add(&listed.summary);
+            }
+        }
+        self.segments.push(segment);
+    }
+
+    /// Points of a segment whose series still exist.
+    pub(crate) fn live_points(&self, segment: &Segment) -> u64 {
+        let alive = segment.listed().iter().filter(|l| self.series.contains_key(&l.series));
+        alive.map(|l| u64::from(l.summary.count)).sum()
+    }
+
+    /// The series of a run, by display name, then labels.
+    pub(crate) fn run_series(&self, run: RunId) -> Vec<SeriesInfo> {
+        let ids = self.by_run.get(&run).map_or(&[][..], Vec::as_slice);
+        let mut infos: Vec<SeriesInfo> = ids.iter().filter_map(|id| self.info(*id)).collect();
+        infos.sort_by(|a, b| a.display.cmp(&b.display).then_with(|| a.labels.cmp(&b.labels)));
+        infos
+    }
+
+    fn info(&self, id: SeriesId) -> Option<SeriesInfo> {
+        let series = self.series.get(&id)?;
+        let identity = record::decode_identity(&series.identity)?;
+        let totals = &series.totals;
+        (totals.points > 0).then(|| SeriesInfo {
+            id,
+            labels: Arc::new(identity.labels),
+            display: identity.display.into(),
+            points: totals.points,
+            time_ns: totals.time_ns,
+            last_step: totals.last_step,
+            max_step: totals.max_step,
+            last: totals.last,
+        })
+    }
+
+    /// The runs that are not deleted, newest first.
+    pub(crate) fn runs(&self) -> Vec<Arc<RunRecord>> {
+        let mut runs: Vec<_> = self.runs.values().filter(|run| run.deleted_ns.is_none()).cloned().collect();
+        runs.sort_by(|a, b| b.created_ns.cmp(&a.created_ns).then_with(|| a.path.cmp(&b.path)));
+        runs
+    }
+
+    /// Forgets a run with its series and writers.
+    pub(crate) fn forget_run(&mut self, id: RunId) {
+        self.purged = true;
+        if let Some(run) = self.runs.remove(&id) {
+            for writer in record::writers_of(&run) {
+                self.writers.remove(&writer);
+            }
+        }
+        for series in self.by_run.remove(&id).unwrap_or_default() {
+            if let Some(series) = self.series.remove(&series) {
+                self.head_points -= series.head.points();
+                self.head_series -= u64::from(!series.head.is_empty());
+                self.by_identity.remove(&series.identity);
+                if let Some((_, metric, _)) = record::identity_scope(&series.identity) {
+                    self.scopes.remove(&(id, metric.into()));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! A group of batches on its way into one commit: decided against memory, applied to it only after
+//! the commit succeeded.
+
+use std::collections::hash_map::Entry as MapEntry;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use model::{
+    LABELS_PER_SERIES_MAX, RunChange, RunId, RunRecord, SERIES_PER_RUN_METRIC_MAX, Sample, SeriesIdentity,
+    WriterId,
+};
+
+use crate::batch::{AppendError, Batch, Receipt, SeriesBatch};
+use crate::catalogue::{Change, Counters};
+use crate::read::{Piece, Sources};
+use crate::record::{self, Sequences};
+use crate::series::{Scope, ScopeKey, State};
+use crate::{SeriesId, log};
+
+/// Times beyond are refused: about 1823 to 2116. Far enough from the ends of `i64` that no
+/// difference of two overflows.
+const TIME_NS_MAX: i64 = 1 << 62;
+
+/// What a group would change.
+pub(crate) struct Staging<'a> {
+    state: &'a State,
+    now_ns: i64,
+    damage: &'a dyn Fn(String),
+    counters: Counters,
+    decided: Decided,
+}
+
+/// The decisions, free of the state they were taken against.
+#[derive(Default)]
+pub(crate) struct Decided {
+    series: HashMap<Arc<[u8]>, SeriesId>,
+    scopes: HashMap<ScopeKey, Scope>,
+    writers: HashMap<WriterId, Sequences>,
+    runs: HashMap<RunId, RunRecord>,
+    points: BTreeMap<SeriesId, Placing>,
+}
+
+/// Points of one series with their final times.
+#[derive(Default)]
+struct Placing {
+    samples: Vec<Sample>,
+    /// Latest time of the series, the new points included.
+    latest_ns: Option<i64>,
+    /// Made when a point comes late.
+    occupied: Option<Occupied>,
+}
+
+impl<'a> Staging<'a> {
+    pub(crate) fn new(state: &'a State, counters: Counters, now_ns: i64, damage: &'a dyn Fn(String)) -> Self {
+        Self { state, now_ns, damage, counters, decided: Decided::default() }
+    }
+
+    /// Decides what becomes of a batch. An error leaves nothing of it behind.
+    pub(crate) fn take(&mut self, batch: Batch) -> Result<Receipt, AppendError> {
+        let mut receipt = Receipt::default();
+        if let Some((writer, sequence)) = batch.writer {
+            receipt.duplicate = self.note_delivery(writer, sequence)?;
+        }
+        if !receipt.duplicate {
+            if let Some(change) = &batch.change {
+                self.apply_change(change);
+            }
+            for series in batch.series {
+                self.take_series(series, &mut receipt);
+            }
+        }
+        let writer = batch.writer.map(|(writer, _)| writer);
+        let writer = writer.or_else(|| batch.change.as_ref()?.session.as_ref().map(|(writer, _)| *writer));
+        if let (Some(writer), Some(change)) = (writer, &batch.change) {
+            receipt.attempt = self.attempt_of(change.path.id(), writer);
+        }
+        Ok(receipt)
+    }
+
+    /// Remembers a delivery; `true` when it had come before.
+    fn note_delivery(&mut self, writer: WriterId, sequence: u64) -> Result<bool, AppendError> {
+        let known = self.decided.writers.get(&writer).or_else(|| self.state.writers.get(&writer));
+        if known.is_some_and(|sequences| sequences.contains(sequence)) {
+            return Ok(true);
+        }
+        let mut sequences = known.cloned().unwrap_or_default();
+        sequences.insert(sequence);
+        if sequences.ranges() > Sequences::RANGES_MAX {
+            return Err(AppendError::failed(format!(
+                "the writer left more than {} gaps in the numbers of its deliveries",
+                Sequences::RANGES_MAX
+            )));
+        }
+        self.decided.writers.insert(writer, sequences);
+        Ok(false)
+    }
+
+    fn apply_change(&mut self, change: &RunChange) {
+        let id = change.path.id();
+        let run = self.decided.runs.entry(id).or_insert_with(|| match self.state.runs.get(&id) {
+            Some(run) => (**run).clone(),
+            None => RunRecord::new(change.path.clone(), self.now_ns),
+        });
+        run.apply(change, self.now_ns);
+    }
+
+    fn attempt_of(&self, run: RunId, writer: WriterId) -> u32 {
+        let run = self.decided.runs.get(&run).or_else(|| self.state.runs.get(&run).map(|run| &**run));
+        let session = run.and_then(|run| run.sessions.iter().rev().find(|s| s.writer == writer));
+        session.map_or(0, |session| session.attempt)
+    }
+
+    fn take_series(&mut self, mut batch: SeriesBatch, receipt: &mut Receipt) {
+        let all = batch.samples.len() as u64;
+        batch.samples.retain(|s| (-TIME_NS_MAX..=TIME_NS_MAX).contains(&s.time_ns));
+        let outside = all - batch.samples.len() as u64;
+        if outside > 0 {
+            let example =
+                || format!("`{}`: times lie between 1823 and 2116", shortened(&batch.identity.display));
+            receipt.refuse("time_out_of_range", outside, example);
+        }
+        if batch.samples.is_empty() {
+            return;
+        }
+        match self.series_id(&batch.identity) {
+            Ok(id) => {
+                receipt.stored += batch.samples.len() as u64;
+                self.place(id, batch.samples);
+            }
+            Err((reason, example)) => receipt.refuse(reason, batch.samples.len() as u64, || example),
+        }
+    }
+
+    /// The series' number, given now if it is new.
+    fn series_id(&mut self, identity: &SeriesIdentity) -> Result<SeriesId, (&'static str, String)> {
+        let bytes = record::encode_identity(identity);
+        let known = self.state.by_identity.get(&bytes[..]).or_else(|| self.decided.series.get(&bytes[..]));
+        if let Some(id) = known {
+            return Ok(*id);
+        }
+        let name = || shortened(&identity.display);
+        let labels = identity.labels.iter().filter(|(label, _)| *label != "__name__").count();
+        if labels > LABELS_PER_SERIES_MAX {
+            let example = format!(
+                "`{}` has {labels} labels, at most {LABELS_PER_SERIES_MAX} are kept, the run's included",
+                name()
+            );
+            return Err(("label_count", example));
+        }
+        if let Some((Some(run), metric, _)) = record::identity_scope(&bytes) {
+            let key = (run, Box::from(metric));
+            let mut scope = match self.decided.scopes.get(&key).or_else(|| self.state.scopes.get(&key)) {
+                Some(scope) => scope.clone(),
+                None => Scope { display: identity.display.as_str().into(), series: 0 },
+            };
+            if *scope.display != identity.display {
+                let example =
+                    format!("`{}` and `{}` are both `{metric}` in PromQL: rename one", name(), scope.display);
+                return Err(("display_name_taken", example));
+            }
+            if scope.series >= SERIES_PER_RUN_METRIC_MAX {
+                let example =
+                    format!("`{}` has {SERIES_PER_RUN_METRIC_MAX} series in this run already", name());
+                return Err(("series_limit", example));
+            }
+            scope.series += 1;
+            self.decided.scopes.insert(key, scope);
+        }
+        let id = self.counters.series;
+        self.counters.series += 1;
+        self.decided.series.insert(bytes.into(), id);
+        Ok(id)
+    }
+
+    /// Gives every point the first free nanosecond from its own time on.
+    fn place(&mut self, id: SeriesId, mut samples: Vec<Sample>) {
+        samples.sort_by_key(|s| s.time_ns);
+        let (state, damage) = (self.state, self.damage);
+        let placing = match self.decided.points.entry(id) {
+            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                let latest_ns =
+                    state.series.get(&id).map(|s| s.totals).filter(|t| t.points > 0).map(|t| t.time_ns.1);
+                entry.insert(Placing { latest_ns, ..Placing::default() })
+            }
+        };
+        placing.samples.reserve(samples.len());
+        for mut sample in samples {
+            if placing.latest_ns.is_some_and(|latest| sample.time_ns <= latest) {
+                let occupied = placing
+                    .occupied
+                    .get_or_insert_with(|| Occupied::new(state, id, &placing.samples, damage));
+                sample.time_ns = occupied.next_free(sample.time_ns, damage);
+            }
+            if let Some(occupied) = &mut placing.occupied {
+                occupied.insert(sample.time_ns);
+            }
+            placing.latest_ns = placing.latest_ns.max(Some(sample.time_ns));
+            placing.samples.push(sample);
+        }
+    }
+
+    /// The transaction that makes the group durable, the counters after it, and what to apply then.
+    pub(crate) fn finish(self) -> (Change, Counters, Decided) {
+        let Self { state, mut counters, mut decided, .. } = self;
+        for placing in decided.points.values_mut() {
+            placing.samples.sort_by_key(|s| s.time_ns);
+        }
+        decided.runs.retain(|id, run| state.runs.get(id).is_none_or(|known| **known != *run));
+        let mut change = Change::default();
+        change.series.extend(decided.series.iter().map(|(identity, id)| (*id, Some(identity.clone()))));
+        change.series.sort_by_key(|(id, _)| *id);
+        change.writers.extend(decided.writers.iter().map(|(id, sequences)| (*id, Some(sequences.encode()))));
+        for (id, run) in &decided.runs {
+            put_run(&mut change, *id, state.runs.get(id).map(|run| &**run), run);
+        }
+        change.rows =
+            log::encode_rows(decided.points.iter().map(|(id, placing)| (*id, &placing.samples[..])));
+        counters.row += change.rows.len() as u64;
+        (change, counters, decided)
+    }
+}
+
+/// Writes what differs between a run's record as it was and as it is.
+pub(crate) fn put_run(change: &mut Change, id: RunId, was: Option<&RunRecord>, is: &RunRecord) {
+    let row = record::encode_run(is);
+    if was.is_none_or(|was| record::encode_run(was) != row) {
+        change.runs.push((id, Some(row)));
+    }
+    for (at, session) in is.sessions.iter().enumerate() {
+        if was.is_none_or(|was| was.sessions.get(at) != Some(session)) {
+            change.sessions.push((record::session_key(id, at), Some(record::encode_session(session))));
+        }
+    }
+}
+
+impl Decided {
+    /// Makes the committed group visible.
+    pub(crate) fn apply(self, state: &mut State) {
+        let mut series: Vec<_> = self.series.into_iter().collect();
+        series.sort_by_key(|(_, id)| *id);
+        for (identity, id) in series {
+            state.insert_series(id, identity);
+        }
+        for (writer, sequences) in self.writers {
+            state.writers.insert(writer, sequences);
+        }
+        for (id, run) in self.runs {
+            match state.runs.entry(id) {
+                MapEntry::Occupied(mut entry) => *entry.get_mut() = Arc::new(run),
+                MapEntry::Vacant(entry) => _ = entry.insert(Arc::new(run)),
+            }
+        }
+        for (id, placing) in self.points {
+            state.push(id, &placing.samples);
+        }
+    }
+}
+
+/// The first bytes of a name, for a message.
+fn shortened(name: &str) -> String {
+    let mut short: String = name.chars().take(64).collect();
+    if short.len() < name.len() {
+        short.push('…');
+    }
+    short
+}
+
+/// The times that a series has points at, as runs of neighbouring nanoseconds, read from its chunks
+/// as far as they are asked for.
+struct Occupied {
+    /// First to last nanosecond of each run.
+    runs: BTreeMap<i64, i64>,
+    /// Chunks in order of their first time, with the latest time up to and including each.
+    chunks: Vec<(Piece, i64, bool)>,
+}
+
+impl Occupied {
+    fn new(state: &State, id: SeriesId, placed: &[Sample], damage: &dyn Fn(String)) -> Self {
+        let all = (i64::MIN, i64::MAX);
+        let mut pieces = Sources::of(state, id, all.0, all.1).pieces(id, all, &mut |why| damage(why));
+        pieces.sort_by_key(|piece| piece.summary().time_ns);
+        let mut latest_ns = i64::MIN;
+        let chunks = pieces
+            .into_iter()
+            .map(|piece| {
+                latest_ns = latest_ns.max(piece.summary().time_ns.1);
+                (piece, latest_ns, false)
+            })
+            .collect();
+        let mut occupied = Self { runs: BTreeMap::new(), chunks };
+        for sample in placed {
+            occupied.insert(sample.time_ns);
+        }
+        occupied
+    }
+
+    /// The first nanosecond from `time_ns` on that has no point.
+    fn next_free(&mut self, mut time_ns: i64, damage: &dyn Fn(String)) -> i64 {
+        loop {
+            self.load(time_ns, damage);
+            match self.runs.range(..=time_ns).next_back() {
+                Some((_, last_ns)) if *last_ns >= time_ns => time_ns = last_ns + 1,
+                _ => return time_ns,
+            }
+        }
+    }
+
+    /// Reads every chunk around `time_ns`.
+    fn load(&mut self, time_ns: i64, damage: &dyn Fn(String)) {
+        let after = self.chunks.partition_point(|(piece, ..)| piece.summary().time_ns.0 <= time_ns);
+        for at in (0..after).rev() {
+            let (piece, latest_ns, loaded) = &mut self.chunks[at];
+            if *latest_ns < time_ns {
+                break;
+            }
+            if *loaded || piece.summary().time_ns.1 < time_ns {
+                continue;
+            }
+            *loaded = true;
+            match piece.samples() {
+                Ok(samples) => samples.iter().for_each(|s| self.insert(s.time_ns)),
+                Err(why) => damage(why),
+            }
+        }
+    }
+
+    fn insert(&mut self, time_ns: i64) {
+        let (mut first_ns, mut end_ns) = (time_ns, time_ns);
+        if let Some((first, last)) = self.runs.range(..=time_ns).next_back() {
+            if *last >= time_ns {
+                return;
+            }
+            if *last + 1 == time_ns {
+                first_ns = *first;
+            }
+        }
+        if let Some(last) = self.runs.remove(&(time_ns + 1)) {
+            end_ns = last;
+        }
+        self.runs.insert(first_ns, end_ns);
+    }
+}

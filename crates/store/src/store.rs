@@ -1,0 +1,474 @@
+//! The store's inside: memory, the one who writes, and how the two stay in step.
+//!
+//! Locks are taken in this order: maintenance, writer, state. The state is read by everyone and
+//! written only by the one who holds the writer, after a commit succeeded.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use model::{RunId, RunRecord};
+
+use crate::batch::{AppendError, Batch, OpenError, Options, Receipt};
+use crate::catalogue::{Catalogue, CatalogueError, Change, Contents, Counters};
+use crate::chunk::{Chunk, Summary};
+use crate::committer::Queue;
+use crate::lock::DirectoryLock;
+use crate::read::{MergedChunk, Part, ReadError, Sources, WholeChunk, sweep};
+use crate::record::{self, Sequences};
+use crate::segment::{Manifest, Segment};
+use crate::series::State;
+use crate::staging::{Staging, put_run};
+use crate::{SeriesId, Status, log};
+
+/// Most places of damage that are remembered.
+const DAMAGE_MAX: usize = 100;
+
+/// Everything that clones of a store share.
+pub(crate) struct Inner {
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) queue: Queue,
+    state: RwLock<State>,
+    writer: Mutex<Writer>,
+    pub(crate) maintenance: Mutex<Maintenance>,
+    damage: Mutex<Vec<String>>,
+    refusing: Mutex<Option<String>>,
+    commits: AtomicU64,
+    _lock: DirectoryLock,
+}
+
+/// The right to write.
+pub(crate) struct Writer {
+    /// Dropped when the database failed, and opened again before the next use: a database that saw
+    /// a full disk once answers nothing any more.
+    catalogue: Option<Catalogue>,
+    /// As of the last transaction that memory knows; `segment` may be ahead.
+    pub(crate) counters: Counters,
+    /// Grows when memory was rebuilt from disk: what was taken from it before is void.
+    pub(crate) epoch: u64,
+    /// A transaction is durable and memory does not show it yet.
+    unapplied: bool,
+    /// Segments of a transaction that may or may not have been made.
+    pub(crate) orphans: Vec<PathBuf>,
+    closed: bool,
+}
+
+/// What sealing and compaction remember from one call to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Maintenance {
+    /// Since when the head has had points.
+    pub(crate) head_since_ns: Option<i64>,
+}
+
+impl Inner {
+    /// Opens or makes the store in `dir`.
+    pub(crate) fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
+        let unusable = |reason: String| OpenError::Unusable { dir: dir.to_owned(), reason };
+        fs::create_dir_all(dir.join("segments")).map_err(|error| unusable(error.to_string()))?;
+        let lock = DirectoryLock::take(dir)?;
+        let catalogue = Catalogue::open(&catalogue_path(dir)).map_err(|error| {
+            unusable(format!("{error}; its catalogue is `{}`", catalogue_path(dir).display()))
+        })?;
+        let mut damage = Vec::new();
+        let (state, counters) = load(dir, &catalogue, &mut |why| damage.push(why))
+            .map_err(|error| unusable(error.to_string()))?;
+        let writer = Writer {
+            catalogue: Some(catalogue),
+            counters,
+            epoch: 0,
+            unapplied: false,
+            orphans: Vec::new(),
+            closed: false,
+        };
+        let inner = Self {
+            dir: dir.to_owned(),
+            options,
+            queue: Queue::default(),
+            state: RwLock::new(state),
+            writer: Mutex::new(writer),
+            maintenance: Mutex::default(),
+            damage: Mutex::default(),
+            refusing: Mutex::default(),
+            commits: AtomicU64::new(0),
+            _lock: lock,
+        };
+        for why in damage {
+            inner.report_damage(why);
+        }
+        Ok(inner)
+    }
+
+    pub(crate) fn read_state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write_state(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn lock_writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn lock_maintenance(&self) -> MutexGuard<'_, Maintenance> {
+        self.maintenance.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers a place of damage, once.
+    pub(crate) fn report_damage(&self, why: String) {
+        let mut damage = self.damage.lock().unwrap_or_else(PoisonError::into_inner);
+        if damage.len() < DAMAGE_MAX && !damage.contains(&why) {
+            tracing::error!(error = %why, "the store is damaged; what is readable is served");
+            damage.push(why);
+        }
+    }
+
+    /// Makes sure that the catalogue is open and that memory shows what it holds.
+    pub(crate) fn make_ready(&self, writer: &mut Writer) -> Result<(), AppendError> {
+        if writer.closed {
+            return Err(AppendError::failed("it is closed"));
+        }
+        if let (Some(_), false) = (&writer.catalogue, writer.unapplied) {
+            return Ok(());
+        }
+        let failed = |error: CatalogueError| self.append_error(&error);
+        let catalogue = match writer.catalogue.take() {
+            Some(catalogue) => catalogue,
+            None => Catalogue::open(&catalogue_path(&self.dir)).map_err(failed)?,
+        };
+        let on_disk = catalogue.counters().map_err(failed)?;
+        if on_disk.commit == writer.counters.commit && !writer.unapplied {
+            remove_files(std::mem::take(&mut writer.orphans).iter());
+        } else {
+            let (state, counters) =
+                load(&self.dir, &catalogue, &mut |why| self.report_damage(why)).map_err(failed)?;
+            *self.write_state() = state;
+            writer.counters = counters;
+            writer.epoch += 1;
+            writer.unapplied = false;
+            writer.orphans.clear();
+        }
+        writer.catalogue = Some(catalogue);
+        Ok(())
+    }
+
+    /// Makes `change` durable, then lets `apply` show it in memory. The writer must be ready.
+    pub(crate) fn commit(
+        &self,
+        writer: &mut Writer,
+        change: &Change,
+        mut counters: Counters,
+        apply: impl FnOnce(&mut State),
+    ) -> Result<(), AppendError> {
+        counters.commit = writer.counters.commit + 1;
+        let Some(catalogue) = &writer.catalogue else { return Err(AppendError::failed("it is not open")) };
+        if let Err(error) = catalogue.commit(change, counters) {
+            tracing::warn!(%error, dir = %self.dir.display(), "cannot commit; the catalogue is opened again");
+            writer.catalogue = None;
+            let again = Catalogue::open(&catalogue_path(&self.dir));
+            let landed = again.as_ref().is_ok_and(|c| c.counters().is_ok_and(|on_disk| on_disk == counters));
+            writer.catalogue = again.ok();
+            if !landed {
+                return Err(self.append_error(&error));
+            }
+        }
+        writer.counters = counters;
+        writer.unapplied = true;
+        apply(&mut self.write_state());
+        writer.unapplied = false;
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether a failed [`Inner::commit`] is known not to have been made.
+    pub(crate) fn is_known(writer: &Writer) -> bool {
+        writer.catalogue.is_some()
+    }
+
+    fn append_error(&self, error: &CatalogueError) -> AppendError {
+        if error.full { self.full() } else { AppendError::failed(error.reason.clone()) }
+    }
+
+    fn full(&self) -> AppendError {
+        let (dir, reserve) = (self.dir.clone(), self.options.reserve_bytes);
+        AppendError::Full { dir, free: self.free_bytes(), reserve }
+    }
+
+    fn free_bytes(&self) -> u64 {
+        match rustix::fs::statvfs(&self.dir) {
+            Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
+            // Unknown is not full: the write itself will tell.
+            Err(_) => u64::MAX,
+        }
+    }
+
+    /// Decides, commits and shows a group of batches; one answer each, in order.
+    pub(crate) fn commit_group(&self, batches: Vec<Batch>) -> Vec<Result<Receipt, AppendError>> {
+        let count = batches.len();
+        let answers = self.try_commit_group(batches);
+        let refusing = answers.as_ref().err().map(ToString::to_string);
+        let mut remembered = self.refusing.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusing.is_some() != remembered.is_some() {
+            if let Some(error) = &refusing {
+                tracing::warn!(%error, "writes are refused");
+            } else {
+                tracing::info!("writes are accepted again");
+            }
+        }
+        *remembered = refusing;
+        answers.unwrap_or_else(|error| vec![Err(error); count])
+    }
+
+    fn try_commit_group(
+        &self,
+        batches: Vec<Batch>,
+    ) -> Result<Vec<Result<Receipt, AppendError>>, AppendError> {
+        let bytes: usize = batches.iter().map(Batch::bytes).sum();
+        if self.free_bytes() < self.options.reserve_bytes.saturating_add(bytes as u64) {
+            return Err(self.full());
+        }
+        let mut writer = self.lock_writer();
+        self.make_ready(&mut writer)?;
+        let damage = |why| self.report_damage(why);
+        let (answers, (change, counters, decided)) = {
+            let state = self.read_state();
+            let mut staging = Staging::new(&state, writer.counters, (self.options.clock)(), &damage);
+            let answers = batches.into_iter().map(|batch| staging.take(batch)).collect();
+            (answers, staging.finish())
+        };
+        if !change.is_empty() {
+            self.commit(&mut writer, &change, counters, |state| decided.apply(state))?;
+        }
+        Ok(answers)
+    }
+
+    /// A run, unless it is deleted.
+    pub(crate) fn run(&self, id: RunId) -> Option<Arc<RunRecord>> {
+        self.read_state().runs.get(&id).filter(|run| run.deleted_ns.is_none()).cloned()
+    }
+
+    /// Sets or clears the time of a run's deletion; `false` when there is nothing to do.
+    pub(crate) fn set_deleted(&self, id: RunId, deleted_ns: Option<i64>) -> Result<bool, AppendError> {
+        let mut writer = self.lock_writer();
+        self.make_ready(&mut writer)?;
+        let Some(was) = self.read_state().runs.get(&id).cloned() else { return Ok(false) };
+        if was.deleted_ns.is_some() == deleted_ns.is_some() {
+            return Ok(false);
+        }
+        let mut is = (*was).clone();
+        is.deleted_ns = deleted_ns;
+        let mut change = Change::default();
+        put_run(&mut change, id, Some(&was), &is);
+        let counters = writer.counters;
+        self.commit(&mut writer, &change, counters, |state| _ = state.runs.insert(id, Arc::new(is)))?;
+        Ok(true)
+    }
+
+    /// Removes for good the runs that were deleted before `before_ns`.
+    pub(crate) fn purge_deleted(&self, before_ns: i64) -> Result<usize, AppendError> {
+        // Keeps a seal or a compaction from bringing back what goes.
+        let _maintenance = self.lock_maintenance();
+        let mut writer = self.lock_writer();
+        self.make_ready(&mut writer)?;
+        let mut change = Change::default();
+        let mut ids = Vec::new();
+        let mut dead = Vec::new();
+        {
+            let state = self.read_state();
+            let mut gone = HashSet::new();
+            for (id, run) in &state.runs {
+                if run.deleted_ns.is_none_or(|deleted_ns| deleted_ns >= before_ns) {
+                    continue;
+                }
+                ids.push(*id);
+                change.runs.push((*id, None));
+                change
+                    .sessions
+                    .extend((0..run.sessions.len()).map(|at| (record::session_key(*id, at), None)));
+                change.writers.extend(record::writers_of(run).map(|writer| (writer, None)));
+                gone.extend(state.by_run.get(id).into_iter().flatten().copied());
+            }
+            change.series.extend(gone.iter().map(|series| (*series, None)));
+            let alive = |id: SeriesId| state.series.contains_key(&id) && !gone.contains(&id);
+            let is_dead = |segment: &&Arc<Segment>| !segment.listed().iter().any(|l| alive(l.series));
+            dead.extend(state.segments.iter().filter(is_dead).cloned());
+        }
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        change.segments.extend(dead.iter().map(|segment| (segment.id, None)));
+        let counters = writer.counters;
+        self.commit(&mut writer, &change, counters, |state| {
+            for id in &ids {
+                state.forget_run(*id);
+            }
+            state.segments.retain(|segment| dead.iter().all(|gone| gone.id != segment.id));
+        })?;
+        remove_files(dead.iter().map(|segment| &segment.path));
+        Ok(ids.len())
+    }
+
+    /// See [`crate::Store::read`].
+    pub(crate) fn read(
+        &self,
+        series: SeriesId,
+        range: (i64, i64),
+        visit: &mut dyn FnMut(&dyn Chunk) -> ControlFlow<()>,
+    ) -> Result<(), ReadError> {
+        let sources = {
+            let state = self.read_state();
+            if !state.series.contains_key(&series) {
+                return Err(ReadError { series, reason: "there is no such series".to_owned() });
+            }
+            Sources::of(&state, series, range.0, range.1)
+        };
+        let damage = |why| self.report_damage(why);
+        let pieces = sources.pieces(series, range, &mut |why| damage(why));
+        _ = sweep(pieces, &mut |why| damage(why), &mut |part| match part {
+            Part::Whole(piece) => visit(&WholeChunk { series, piece, damage: &damage }),
+            Part::Merged(samples) => visit(&MergedChunk { summary: Summary::of(&samples), samples }),
+        });
+        Ok(())
+    }
+
+    /// Sizes and counters.
+    pub(crate) fn status(&self) -> Status {
+        use std::os::unix::fs::MetadataExt;
+
+        let free_bytes = self.free_bytes();
+        let catalogue_bytes = fs::metadata(catalogue_path(&self.dir)).map_or(0, |m| m.blocks() * 512);
+        let mut refusing = self.refusing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if free_bytes < self.options.reserve_bytes {
+            refusing = Some(self.full().to_string());
+        }
+        let state = self.read_state();
+        Status {
+            series: state.series.len() as u64,
+            head_points: state.head_points,
+            segments: state.segments.len() as u64,
+            disk_bytes: catalogue_bytes + state.segments.iter().map(|s| s.bytes).sum::<u64>(),
+            free_bytes,
+            commits_total: self.commits.load(Ordering::Relaxed),
+            damage: self.damage.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            refusing,
+        }
+    }
+
+    /// Lets go of the catalogue; nothing is written any more.
+    pub(crate) fn end_writing(&self) {
+        let mut writer = self.lock_writer();
+        writer.closed = true;
+        writer.catalogue = None;
+    }
+}
+
+fn catalogue_path(dir: &Path) -> PathBuf {
+    dir.join("catalogue.redb")
+}
+
+/// Removes files that nothing names any more; what is left is removed at the next open.
+pub(crate) fn remove_files<'p>(paths: impl Iterator<Item = &'p PathBuf>) {
+    for path in paths {
+        if let Err(error) = fs::remove_file(path) {
+            tracing::warn!(%error, path = %path.display(), "cannot remove an unused file");
+        }
+    }
+}
+
+/// Builds memory from what is durable.
+fn load(
+    dir: &Path,
+    catalogue: &Catalogue,
+    damage: &mut dyn FnMut(String),
+) -> Result<(State, Counters), CatalogueError> {
+    let contents = catalogue.contents()?;
+    let counters = contents.counters;
+    let mut state = State { purged: true, ..State::default() };
+    state.series.reserve(contents.series.len());
+    state.by_identity.reserve(contents.series.len());
+    for (id, identity) in &contents.series {
+        if !state.insert_series(*id, identity.clone()) {
+            damage(format!("the catalogue's row of series {id} is damaged"));
+        }
+    }
+    load_runs(&mut state, &contents, damage);
+    let known = load_segments(dir, &mut state, &contents, damage);
+    remove_unknown_segments(dir, &known);
+    catalogue.rows(&mut |number, row| {
+        if let Err(why) = log::decode_row(row, &mut |series, samples| state.push(series, &samples)) {
+            damage(format!("row {number} of the log in `{}`: {why}", catalogue_path(dir).display()));
+        }
+    })?;
+    Ok((state, counters))
+}
+
+fn load_runs(state: &mut State, contents: &Contents, damage: &mut dyn FnMut(String)) {
+    let mut runs: HashMap<RunId, RunRecord> = HashMap::with_capacity(contents.runs.len());
+    for (id, row) in &contents.runs {
+        match record::decode_run(row) {
+            Some(run) => _ = runs.insert(*id, run),
+            None => damage(format!("the catalogue's row of run {id} is damaged")),
+        }
+    }
+    for (key, row) in &contents.sessions {
+        let Some((id, _)) = key.split_first_chunk::<8>() else { continue };
+        let id = RunId(*id);
+        match (runs.get_mut(&id), record::decode_session(row)) {
+            (Some(run), Some(session)) => run.sessions.push(session),
+            (None, Some(_)) => {}
+            (_, None) => damage(format!("the catalogue's row of a session of run {id} is damaged")),
+        }
+    }
+    state.runs = runs.into_iter().map(|(id, run)| (id, Arc::new(run))).collect();
+    for (writer, row) in &contents.writers {
+        match Sequences::decode(row) {
+            Some(sequences) => _ = state.writers.insert(*writer, sequences),
+            None => damage(format!("the catalogue's row of writer {writer:02x?} is damaged")),
+        }
+    }
+}
+
+/// Opens what the manifest names; returns the paths.
+fn load_segments(
+    dir: &Path,
+    state: &mut State,
+    contents: &Contents,
+    damage: &mut dyn FnMut(String),
+) -> HashSet<PathBuf> {
+    let mut known = HashSet::new();
+    for (id, row) in &contents.segments {
+        let path = crate::segment::path_of(dir, *id);
+        known.insert(path.clone());
+        let Some(manifest) = Manifest::decode(row) else {
+            damage(format!("the manifest's row of `{}` is damaged", path.display()));
+            continue;
+        };
+        match Segment::open(dir, *id, manifest.class, damage) {
+            Ok(segment) => {
+                if segment.points < manifest.points {
+                    let lost = manifest.points - segment.points;
+                    damage(format!("`{}`: {lost} of {} points are lost", path.display(), manifest.points));
+                }
+                state.insert_segment_at_open(Arc::new(segment));
+            }
+            Err(error) => damage(format!("`{}`: {error}", path.display())),
+        }
+    }
+    known
+}
+
+/// Removes what a crash left between writing a file and naming it.
+fn remove_unknown_segments(dir: &Path, known: &HashSet<PathBuf>) {
+    let Ok(files) = fs::read_dir(dir.join("segments")) else { return };
+    for path in files.flatten().map(|file| file.path()) {
+        let ours = path.extension().is_some_and(|e| e == "seg" || e == "tmp");
+        if ours && !known.contains(&path) {
+            tracing::info!(path = %path.display(), "removed a file that was never finished");
+            remove_files(std::iter::once(&path));
+        }
+    }
+}

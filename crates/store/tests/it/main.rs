@@ -1,0 +1,5 @@
+//! The store through its public face.
+
+mod support;
+
+mod semantics;
