@@ -1,1 +1,46 @@
-//! client.
+//! A run, as the process that trains sees it. Layer 2; knows nothing of the server but its push door.
+//!
+//! [`Run::start`] opens a session; [`Run::log`] puts a point into memory and comes back at once; a
+//! delivery thread sends what was logged, and keeps it in a spool on disk while the server is away
+//! or slow. A sampler thread adds the machine's own series. Plain threads, no runtime, and nothing
+//! here raises into, blocks or outlives the program it is in beyond a stated bound.
+//!
+//! ```no_run
+//! let run = client::Run::start(client::Config::from_env())?;
+//! let loss = run.series("loss", &[("split", "train")], "").expect("a usable name");
+//! run.log(loss, 0.5, None, None);
+//! run.finish();
+//! # Ok::<(), client::StartError>(())
+//! ```
+
+mod batch;
+mod clock;
+mod config;
+mod counters;
+mod delivery;
+mod header;
+mod launch;
+mod log;
+mod outbox;
+mod probe;
+mod run;
+mod sampler;
+mod series;
+mod shared;
+pub mod sync;
+mod transport;
+mod wait;
+mod warning;
+
+pub use config::{
+    CLOSE_TIMEOUT, Config, DEFAULT_URL, QUEUE_CAPACITY, ResumeStrategy, SPOOL_BYTES_MAX,
+    SYSTEM_METRICS_INTERVAL, VARIABLES, Variable, default_spool_dir, sampling_interval,
+};
+pub use counters::Counters;
+pub use header::SpoolHeader;
+pub use launch::Launch;
+pub use log::Steps;
+pub use run::{Run, StartError};
+pub use series::SeriesHandle;
+pub use wait::{CloseOutcome, FlushOutcome};
+pub use warning::{Warning, set_warning_hook};

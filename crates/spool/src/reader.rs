@@ -229,3 +229,14 @@ pub(crate) fn remove(dir: &Path) -> Result<(), ReadError> {
 fn is_start(head: &[u8]) -> bool {
     head.len() < HEAD_BYTES && head.starts_with(&MARK[..head.len().min(MARK.len())])
 }
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let why = match self.why {
+            Why::Torn => "were not written to their end",
+            Why::Corrupt => "are damaged",
+        };
+        let (bytes, offset, file) = (self.bytes, self.offset, self.file.display());
+        write!(f, "{bytes} bytes at {offset} of the spool file {file} {why} and were left out")
+    }
+}

@@ -37,6 +37,8 @@ pub struct Writer {
     /// Bytes of all segments on disk.
     bytes: u64,
     records_left: u64,
+    /// Records handed out and not consumed.
+    outstanding: u64,
     _lock: Lock,
 }
 
@@ -64,7 +66,16 @@ impl Writer {
         fs::rename(&fresh, dir).map_err(failed)?;
         sync_dir(parent).map_err(failed)?;
         let reader = Reader::open(dir).map_err(|e| failed(io::Error::other(e)))?;
-        Ok(Self { options, reader, active: None, next_segment: 1, bytes: 0, records_left: 0, _lock: lock })
+        Ok(Self {
+            options,
+            reader,
+            active: None,
+            next_segment: 1,
+            bytes: 0,
+            records_left: 0,
+            outstanding: 0,
+            _lock: lock,
+        })
     }
 
     /// Appends one record. After `Ok` it outlives this process, whatever becomes of it.
@@ -120,13 +131,21 @@ impl Writer {
     /// The oldest record that was not handed out yet, `None` when there is none.
     #[expect(clippy::should_implement_trait, reason = "an iterator could not lend the writer between items")]
     pub fn next(&mut self) -> Result<Option<Record>, ReadError> {
-        self.reader.next()
+        let record = self.reader.next()?;
+        if record.is_some() {
+            self.outstanding += 1;
+        } else if self.outstanding == 0 {
+            // Damage may have taken some that were counted.
+            self.records_left = 0;
+        }
+        Ok(record)
     }
 
     /// Marks everything before `position` as done, one record at a time, and frees its disk space.
     pub fn consume(&mut self, position: Position) -> Result<(), ReadError> {
         self.reader.consume(position)?;
         self.records_left = self.records_left.saturating_sub(1);
+        self.outstanding = self.outstanding.saturating_sub(1);
         let at_end =
             self.active.as_ref().is_some_and(|a| a.number == position.segment && a.bytes == position.offset);
         if at_end {

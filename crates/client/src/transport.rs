@@ -1,0 +1,215 @@
+//! HTTP to the server: one push, one question.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use prost::Message;
+use wire::push::{CONTENT_TYPE, PushResponse};
+
+/// Longest wait for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest time of one push.
+const PUSH_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most bytes of an answer to a push.
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
+/// Most bytes of the list of a run's series.
+const LIST_BYTES_MAX: u64 = 64 << 20;
+/// A failure that took no longer is a refusal, which costs nothing to find out again.
+const QUICK: Duration = Duration::from_millis(100);
+
+/// Sends to one server.
+pub(crate) struct Transport {
+    base: String,
+    authorization: Option<String>,
+    agent: ureq::Agent,
+    is_loopback: bool,
+}
+
+impl fmt::Debug for Transport {
+    /// Without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transport").field("base", &self.base).finish_non_exhaustive()
+    }
+}
+
+/// What became of a push.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// It is durable.
+    Stored(PushResponse),
+    /// The same bytes may come later.
+    Later(Away),
+    /// These bytes won't ever be taken.
+    Refused(String),
+}
+
+/// Why a server is not to be had.
+#[derive(Debug, Clone)]
+pub(crate) struct Away {
+    pub(crate) why: String,
+    /// It took no time to find out.
+    pub(crate) is_quick: bool,
+    /// The server's wish.
+    pub(crate) retry_after: Option<Duration>,
+    /// It is there and does not want this client, so that a person has to act.
+    pub(crate) fix: Option<&'static str>,
+}
+
+/// A base URL that can't be used.
+#[derive(Debug, thiserror::Error)]
+#[error("the server URL {found:?} is not usable: write it as `http://host:9494` or `https://host`")]
+pub struct UrlError {
+    found: String,
+}
+
+impl Transport {
+    pub(crate) fn new(url: &str, token: Option<&str>) -> Result<Self, UrlError> {
+        let trimmed = url.trim().trim_end_matches('/');
+        let with_scheme =
+            if trimmed.contains("://") { trimmed.to_owned() } else { format!("http://{trimmed}") };
+        let unusable = || UrlError { found: url.to_owned() };
+        let uri: ureq::http::Uri = with_scheme.parse().map_err(|_unparsable| unusable())?;
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(unusable)?;
+        if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.query().is_some() {
+            return Err(unusable());
+        }
+        let authorization = token.map(|token| format!("Bearer {token}"));
+        if authorization.as_ref().is_some_and(|a| ureq::http::HeaderValue::from_str(a).is_err()) {
+            return Err(UrlError { found: "(the token holds characters that no header can carry)".into() });
+        }
+        let is_loopback = host == "localhost" || host == "[::1]" || host.starts_with("127.");
+        let mut config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_global(Some(PUSH_TIMEOUT))
+            .user_agent(concat!("truegauge/", env!("CARGO_PKG_VERSION")));
+        if is_loopback {
+            config = config.proxy(None);
+        }
+        Ok(Self { base: with_scheme, authorization, agent: config.build().into(), is_loopback })
+    }
+
+    /// The base URL without a slash at its end.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.is_loopback
+    }
+
+    /// Sends one request's bytes.
+    pub(crate) fn push(&self, bytes: &[u8]) -> Verdict {
+        let started = Instant::now();
+        let mut request = self
+            .agent
+            .post(format!("{}/api/tg/v1/push", self.base))
+            .header("content-type", CONTENT_TYPE)
+            .header("content-encoding", "zstd");
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        let failed = |e: ureq::Error| Verdict::Later(Away::broken(&e, started));
+        let mut response = match request.send(bytes) {
+            Ok(response) => response,
+            Err(error) => return failed(error),
+        };
+        let answer = match response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec() {
+            Ok(answer) => answer,
+            Err(error) => return failed(error),
+        };
+        let header =
+            |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let status = response.status().as_u16();
+        let is_ours = header("content-type").starts_with(CONTENT_TYPE);
+        match (status, PushResponse::decode(answer.as_slice())) {
+            (200..300, Ok(stored)) if is_ours => Verdict::Stored(stored),
+            (400 | 411..=418 | 422 | 431, _) => Verdict::Refused(said(status, &answer)),
+            _ => Verdict::Later(Away {
+                why: said(status, &answer),
+                is_quick: started.elapsed() < QUICK,
+                retry_after: header("retry-after").parse().ok().map(Duration::from_secs),
+                fix: fix_for(status),
+            }),
+        }
+    }
+
+    /// Asks for a JSON document under `/api/tg/v1/`; the status and what came with it.
+    pub(crate) fn ask(&self, path: &str, timeout: Duration) -> Result<(u16, serde_json::Value), Away> {
+        let started = Instant::now();
+        let mut request = self
+            .agent
+            .get(format!("{}/api/tg/v1/{path}", self.base))
+            .header("accept", "application/json")
+            .config()
+            .timeout_global(Some(timeout))
+            .build();
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        let broken = |e: ureq::Error| Away::broken(&e, started);
+        let mut response = request.call().map_err(broken)?;
+        let body = response.body_mut().with_config().limit(LIST_BYTES_MAX).read_to_vec().map_err(broken)?;
+        let status = response.status().as_u16();
+        match serde_json::from_slice(&body) {
+            Ok(value) if matches!(status, 200 | 404) => Ok((status, value)),
+            _ => Err(Away {
+                why: said(status, &body),
+                is_quick: started.elapsed() < QUICK,
+                retry_after: None,
+                fix: fix_for(status),
+            }),
+        }
+    }
+}
+
+impl Away {
+    /// Something answers that is no truegauge server.
+    pub(crate) fn foreign(status: u16) -> Self {
+        Self { why: said(status, &[]), is_quick: true, retry_after: None, fix: fix_for(status) }
+    }
+
+    fn broken(error: &ureq::Error, started: Instant) -> Self {
+        Self { why: error.to_string(), is_quick: started.elapsed() < QUICK, retry_after: None, fix: None }
+    }
+}
+
+/// What a person has to do before the server takes anything.
+fn fix_for(status: u16) -> Option<&'static str> {
+    match status {
+        401 => Some("set `TRUEGAUGE_TOKEN` to the server's token"),
+        403 => Some("use a token and a host name that the server accepts"),
+        200..=399 | 404 | 405 => {
+            Some("point `TRUEGAUGE_URL` at a truegauge server: another program answers there")
+        }
+        _ => None,
+    }
+}
+
+/// The server's own words, in one line.
+fn said(status: u16, answer: &[u8]) -> String {
+    let message = serde_json::from_slice::<serde_json::Value>(answer)
+        .ok()
+        .and_then(|v| v["error"]["message"].as_str().map(str::to_owned))
+        .unwrap_or_default();
+    if message.is_empty() { format!("status {status}") } else { format!("status {status}: {message}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_with_and_without_a_scheme() {
+        let base = |url: &str| Transport::new(url, None).map(|t| (t.base().to_owned(), t.is_loopback()));
+        assert_eq!(base("127.0.0.1:9494").unwrap(), ("http://127.0.0.1:9494".into(), true));
+        assert_eq!(base(" https://tg.example/ ").unwrap(), ("https://tg.example".into(), false));
+        assert_eq!(base("http://[::1]:1").unwrap(), ("http://[::1]:1".into(), true));
+        for bad in ["", "grpc://host:4317", "http://", "http://a b", "http://h/?q=1"] {
+            assert!(base(bad).is_err(), "{bad:?}");
+        }
+        assert!(Transport::new("h", Some("a\nb")).is_err());
+    }
+}
