@@ -9,7 +9,8 @@ fn main() {
     println!("cargo::rerun-if-env-changed=TG_PRETEND_OFF_LINUX");
     println!("cargo::rerun-if-changed=build.rs");
     let linux = std::env::var_os("CARGO_CFG_TARGET_OS").is_some_and(|os| os == "linux");
-    let pretend = std::env::var_os("TG_PRETEND_OFF_LINUX").is_some_and(|value| !value.is_empty() && value != "0");
+    let pretend =
+        std::env::var_os("TG_PRETEND_OFF_LINUX").is_some_and(|value| !value.is_empty() && value != "0");
     if linux && !pretend {
         println!("cargo::rustc-cfg=tg_linux");
     }

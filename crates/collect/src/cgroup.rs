@@ -42,14 +42,29 @@ impl Hierarchies {
     }
 
     /// Which kinds of hierarchies there are.
-    pub(crate) fn mode(&self) -> CgroupMode {
+    pub(crate) fn mode(&self, host: &Host) -> CgroupMode {
         // A named hierarchy (`name=systemd`) controls nothing and makes no version 1 host.
         let names_controller = |options: &Vec<Vec<u8>>| {
-            options.iter().any(|option| [&b"memory"[..], b"cpu", b"cpuacct", b"cpuset"].contains(&&option[..]))
+            options
+                .iter()
+                .any(|option| [&b"memory"[..], b"cpu", b"cpuacct", b"cpuset"].contains(&&option[..]))
         };
         let v1 = self.mounts.iter().any(|mount| !mount.unified && names_controller(&mount.options));
         let v2 = self.mounts.iter().any(|mount| mount.unified);
         match (v1, v2) {
+            _ if self.mounts.is_empty() => self.usual_mode(host),
+            (true, true) => CgroupMode::Hybrid,
+            (true, false) => CgroupMode::V1,
+            (false, true) => CgroupMode::V2,
+            (false, false) => CgroupMode::None,
+        }
+    }
+
+    /// The kind of what lies in the usual places, for a mount table that tells nothing.
+    fn usual_mode(&self, host: &Host) -> CgroupMode {
+        let levels = [&b"memory"[..], b"cpu"].map(|controller| self.chain(host, controller));
+        let any = |unified| levels.iter().flatten().any(|level| level.unified == unified);
+        match (any(false), any(true)) {
             (true, true) => CgroupMode::Hybrid,
             (true, false) => CgroupMode::V1,
             (false, true) => CgroupMode::V2,

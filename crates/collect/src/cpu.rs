@@ -156,7 +156,11 @@ impl Cpu {
     }
 
     /// The outermost level that has a counter, against what bounds that level.
-    fn read_outermost(&mut self, online: Option<u64>, buffer: &mut Buffer) -> Result<Option<CpuReading>, String> {
+    fn read_outermost(
+        &mut self,
+        online: Option<u64>,
+        buffer: &mut Buffer,
+    ) -> Result<Option<CpuReading>, String> {
         let any_cpuset = self.levels.iter().any(|level| level.cap.is_some());
         for index in (0..self.levels.len()).rev() {
             let own = self.levels[index].cgroup.clone();
@@ -187,7 +191,8 @@ impl Cpu {
             Err(ReadError::Absent) => return Ok(None),
             Err(ReadError::Failed(cause)) => return Err(cause),
         };
-        let (Some(ticks), Some(cpus)) = (parse::stat_busy_ticks(text), online.or_else(|| parse::stat_cpus(text)))
+        let (Some(ticks), Some(cpus)) =
+            (parse::stat_busy_ticks(text), online.or_else(|| parse::stat_cpus(text)))
         else {
             return Ok(None);
         };
@@ -247,7 +252,8 @@ impl CpuLevel {
             Some(_) => parse::field(text, b"usage_usec").and_then(|usec| usec.checked_mul(1000)),
             None => parse::number(text),
         };
-        let wanted = if counter.unified.is_some() { "a line `usage_usec`" } else { "a number of nanoseconds" };
+        let wanted =
+            if counter.unified.is_some() { "a line `usage_usec`" } else { "a number of nanoseconds" };
         let used_ns = used_ns.ok_or_else(|| counter.file.malformed(wanted))?;
         Ok(Some(CpuReading {
             used_ns,

@@ -95,7 +95,9 @@ pub const TREE_CPU: Desc = Desc::gauge(
     PROCESS,
     "CPU time of this process and all its descendants since the last tick, as a share of one core.",
 )
-.caveat("A descendant that was born, or did its last work, and ended unwaited-for between two ticks is missed.");
+.caveat(
+    "A descendant that was born, or did its last work, and ended unwaited-for between two ticks is missed.",
+);
 
 /// Share of the time in which a task waited for a CPU.
 pub const PRESSURE_CPU: Desc = Desc::gauge(

@@ -10,7 +10,7 @@ use crate::{
     host::Host,
     memory::{self, Memory, MemoryReading},
     pressure::Pressure,
-    pseudo_file::{Buffer, PseudoFile},
+    pseudo_file::{Buffer, PseudoFile, ReadError},
     rate::Rate,
 };
 
@@ -94,13 +94,18 @@ impl NodeSampler {
 
     /// Finds the levels at the first tick and after each move to other cgroups.
     fn follow_membership(&mut self) {
-        let now = self.membership.read(&mut self.buffer).unwrap_or_default();
+        let now = match self.membership.read(&mut self.buffer) {
+            Ok(text) => text,
+            // What was found before still holds as far as anybody knows.
+            Err(ReadError::Failed(_)) if self.resolved.is_some() => return,
+            Err(_) => &[],
+        };
         if self.resolved.as_deref() == Some(now) {
             return;
         }
         let hierarchies = Hierarchies::new(&self.host, now);
         self.resolved = Some(now.to_vec());
-        self.mode = hierarchies.mode();
+        self.mode = hierarchies.mode(&self.host);
         self.cpu.resolve(&self.host, &hierarchies);
         self.memory.resolve(&self.host, &hierarchies);
     }
@@ -111,7 +116,9 @@ impl NodeSampler {
         }
         let outcome = self.cpu.read(&mut self.buffer);
         // A tick that could not read keeps the base: the next one covers both intervals.
-        let Some(reading) = self.cpu_health.note(&CPU_UTILIZATION, outcome, &mut self.failures) else { return };
+        let Some(reading) = self.cpu_health.note(&CPU_UTILIZATION, outcome, &mut self.failures) else {
+            return;
+        };
         self.cpu_scope = reading;
         let Some(reading) = &self.cpu_scope else { return };
         let advance = self.cpu_rate.advance(&reading.source, reading.used_ns, monotonic_ns);
@@ -126,7 +133,9 @@ impl NodeSampler {
             return;
         }
         let outcome = self.memory.read(&mut self.buffer);
-        let Some(reading) = self.memory_health.note(&MEMORY_USED, outcome, &mut self.failures) else { return };
+        let Some(reading) = self.memory_health.note(&MEMORY_USED, outcome, &mut self.failures) else {
+            return;
+        };
         self.memory_scope = reading;
         let Some(reading) = reading else { return };
         sink(&MEMORY_USED, reading.used_bytes as f64);

@@ -89,7 +89,8 @@ pub(crate) fn stat_busy_ticks(text: &[u8]) -> Option<u64> {
 
 /// How many lines `cpu<n>` a `/proc/stat` has.
 pub(crate) fn stat_cpus(text: &[u8]) -> Option<u64> {
-    let is_cpu = |line: &&[u8]| line.strip_prefix(b"cpu").and_then(<[u8]>::first).is_some_and(u8::is_ascii_digit);
+    let is_cpu =
+        |line: &&[u8]| line.strip_prefix(b"cpu").and_then(<[u8]>::first).is_some_and(u8::is_ascii_digit);
     let count = text.split(|byte| *byte == b'\n').filter(is_cpu).count();
     (count > 0).then_some(count as u64)
 }
@@ -194,15 +195,12 @@ fn unescape(text: &[u8]) -> Vec<u8> {
                 (b'0'..=b'7').contains(digit).then(|| value * 8 + u32::from(digit - b'0'))
             })
         });
-        match value.and_then(|value| u8::try_from(value).ok()) {
-            Some(value) => {
-                plain.push(value);
-                rest = &tail[3..];
-            }
-            None => {
-                plain.push(*byte);
-                rest = tail;
-            }
+        if let Some(value) = value.and_then(|value| u8::try_from(value).ok()) {
+            plain.push(value);
+            rest = &tail[3..];
+        } else {
+            plain.push(*byte);
+            rest = tail;
         }
     }
     plain
@@ -229,4 +227,140 @@ fn membership_line(line: &[u8]) -> Option<Membership> {
     let path = parts.next().filter(|path| path.first() == Some(&b'/'))?;
     let controllers = controllers.split(|byte| *byte == b',').filter(|name| !name.is_empty());
     Some(Membership { controllers: controllers.map(<[u8]>::to_vec).collect(), path: path.to_vec() })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_number_is_the_whole_text() {
+        for (text, want) in [
+            (&b"5\n"[..], Some(5)),
+            (b" 18446744073709551615 ", Some(u64::MAX)),
+            (b"18446744073709551616", None),
+            (b"", None),
+            (b"\n", None),
+            (b"-1", None),
+            (b"+1", None),
+            (b"5 6", None),
+            (b"0x5", None),
+            (b"5\xff", None),
+        ] {
+            assert_eq!(number(text), want, "{:?}", String::from_utf8_lossy(text));
+        }
+    }
+
+    #[test]
+    fn a_field_is_found_by_its_whole_name() {
+        let text = b"inactive_file_x 1\nxinactive_file 2\ninactive_file 3\ninactive_file 4\nempty\nbad x\n";
+        assert_eq!(field(text, b"inactive_file"), Some(3));
+        assert_eq!(field(text, b"empty"), None);
+        assert_eq!(field(text, b"bad"), None);
+        assert_eq!(field(text, b"none"), None);
+    }
+
+    #[test]
+    fn limits_of_version_1_from_two_to_the_62_are_none() {
+        for (text, want) in [
+            (&b"9223372036854771712\n"[..], None),
+            (b"9223372036854710272\n", None),
+            (b"4611686018427387904", None),
+            (b"4611686018427387903", Some((1 << 62) - 1)),
+            (b"-1", None),
+        ] {
+            assert_eq!(limit_in_bytes(text), want, "{:?}", String::from_utf8_lossy(text));
+        }
+    }
+
+    #[test]
+    fn a_cpu_list_counts_its_cpus() {
+        for (text, want) in [
+            (&b"0-1\n"[..], Some(2)),
+            (b"0", Some(1)),
+            (b"0-3,8,10-11", Some(7)),
+            (b"", None),
+            (b"3-1", None),
+            (b"0-", None),
+            (b",", None),
+            (b"0-18446744073709551615", None),
+            (b"0-1,0-18446744073709551614", None),
+        ] {
+            assert_eq!(cpu_list(text), want, "{:?}", String::from_utf8_lossy(text));
+        }
+    }
+
+    #[test]
+    fn a_quota_is_a_number_of_cpus() {
+        for (text, want) in [
+            (&b"200000 100000\n"[..], Some(2.0)),
+            (b"50000 100000", Some(0.5)),
+            (b"50000", Some(0.5)),
+            (b"max 100000", None),
+            (b"max", None),
+            (b"100000 0", None),
+            (b"", None),
+        ] {
+            assert_eq!(cpu_max(text), want, "{:?}", String::from_utf8_lossy(text));
+        }
+    }
+
+    #[test]
+    fn an_uptime_is_read_to_the_hundredth() {
+        assert_eq!(uptime_ns(b"1000.25 3.00\n"), Some(1_000_250_000_000));
+        assert_eq!(uptime_ns(b"7"), Some(7_000_000_000));
+        assert_eq!(uptime_ns(b"7.x"), None);
+        assert_eq!(uptime_ns(b""), None);
+    }
+
+    #[test]
+    fn only_cgroup_filesystems_of_a_mount_table_are_kept() {
+        let text = b"22 27 0:21 / /proc rw,relatime - proc proc rw\n\
+            35 31 0:32 / /sys/fs/cgroup/memory rw shared:9 master:1 propagate_from:2 - cgroup cgroup rw,memory\n\
+            41 31 0:38 /a\\040b /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
+            43 31 0:38 /x /y rw - cgroup2\n\
+            44 31 0:38 /x /y rw shared:1\n";
+        let mounts = mountinfo(text);
+        assert_eq!(mounts.len(), 2);
+        assert_eq!((mounts[0].unified, &mounts[0].point[..]), (false, &b"/sys/fs/cgroup/memory"[..]));
+        assert!(mounts[0].options.contains(&b"memory".to_vec()));
+        assert_eq!((mounts[1].unified, &mounts[1].root[..]), (true, &b"/a b"[..]));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_parser_panics(text in prop::collection::vec(any::<u8>(), 0..300), key in prop::collection::vec(any::<u8>(), 0..4)) {
+            number(&text);
+            field(&text, &key);
+            meminfo(&text, &key);
+            memory_max(&text);
+            limit_in_bytes(&text);
+            cpu_max(&text);
+            cpu_list(&text);
+            stat_busy_ticks(&text);
+            stat_cpus(&text);
+            pressure_some_us(&text);
+            process_stat(&text);
+            statm_resident_pages(&text);
+            uptime_ns(&text);
+            mountinfo(&text);
+            memberships(&text);
+        }
+
+        #[test]
+        fn escapes_of_a_mount_table_are_undone(plain in prop::collection::vec(any::<u8>(), 0..60)) {
+            let escaped: Vec<u8> = plain
+                .iter()
+                .flat_map(|byte| match byte {
+                    b' ' | b'\t' | b'\n' | b'\\' => format!("\\{byte:03o}").into_bytes(),
+                    byte => vec![*byte],
+                })
+                .collect();
+            prop_assert_eq!(unescape(&escaped), plain);
+        }
+    }
 }

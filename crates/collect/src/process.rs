@@ -54,7 +54,8 @@ impl ProcessSampler {
             }
         }
         if self.cpu_health.is_due() {
-            let outcome = read(&mut self.stat, &mut self.buffer, parse::process_stat, "the fields of a process");
+            let outcome =
+                read(&mut self.stat, &mut self.buffer, parse::process_stat, "the fields of a process");
             let stat = self.cpu_health.note(&PROCESS_CPU, outcome, &mut self.failures).flatten();
             let advance =
                 stat.and_then(|stat| self.rate.advance(self.stat.path(), stat.own_ticks, monotonic_ns));

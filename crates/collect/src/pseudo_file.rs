@@ -71,11 +71,18 @@ impl PseudoFile {
     fn reopen_and_read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let file = File::open(&self.path)?;
         let length = file.read_at(bytes, 0)?;
-        let kept = rustix::fs::fstatfs(&file).is_ok_and(|stat| LIVE_FILESYSTEMS.contains(&(stat.f_type as u64)));
+        let kept =
+            rustix::fs::fstatfs(&file).is_ok_and(|stat| LIVE_FILESYSTEMS.contains(&(stat.f_type as u64)));
         if kept {
             self.open = Some(file);
         }
         Ok(length)
+    }
+
+    /// The file's bytes, read once: nothing is kept open.
+    pub(crate) fn read_once<'a>(path: &Path, buffer: &'a mut Buffer) -> io::Result<&'a [u8]> {
+        let length = File::open(path)?.read_at(&mut buffer.0, 0)?;
+        Ok(&buffer.0[..length])
     }
 
     fn explain(&self, error: &io::Error) -> ReadError {

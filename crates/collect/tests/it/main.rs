@@ -1,0 +1,33 @@
+//! The public face of `collect`, on folders that stand for machines and on the real one.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "the lints know test functions, not what they call"
+)]
+
+#[cfg(tg_linux)]
+mod cpu;
+#[cfg(tg_linux)]
+mod disk;
+#[cfg(not(tg_linux))]
+mod elsewhere;
+#[cfg(tg_linux)]
+mod failures;
+#[cfg(tg_linux)]
+mod hierarchies;
+#[cfg(tg_linux)]
+mod hostile;
+#[cfg(tg_linux)]
+mod machine;
+#[cfg(tg_linux)]
+mod memory;
+mod metrics;
+#[cfg(tg_linux)]
+mod pressure;
+#[cfg(tg_linux)]
+mod process;
+#[cfg(tg_linux)]
+mod real_host;
+#[cfg(tg_linux)]
+mod tree;
