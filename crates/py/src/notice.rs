@@ -1,0 +1,66 @@
+//! Warnings of the client, said in Python without ever raising and without ever waiting for the GIL.
+//!
+//! The client may warn from its own threads and while it holds a lock. So a warning is only put in
+//! line there, and said by the next call that comes from Python.
+
+use std::ffi::CString;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::prelude::*;
+
+use crate::errors::TruegaugeWarning;
+
+/// Warnings that wait at most; there is one per cause, so more would be a flood.
+const WAITING_MAX: usize = 64;
+
+static WAITING: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static ANY: AtomicBool = AtomicBool::new(false);
+
+/// Puts a warning in line. Takes no GIL.
+pub(crate) fn put(message: String) {
+    let Ok(mut waiting) = WAITING.lock() else { return };
+    if waiting.len() < WAITING_MAX {
+        waiting.push(message);
+        ANY.store(true, Ordering::Release);
+    }
+}
+
+/// Says what waits, as `TruegaugeWarning` at the caller's line.
+#[inline]
+pub(crate) fn say(py: Python<'_>) {
+    if ANY.load(Ordering::Relaxed) {
+        say_all(py);
+    }
+}
+
+#[cold]
+fn say_all(py: Python<'_>) {
+    ANY.store(false, Ordering::Release);
+    let waiting = WAITING.lock().map(|mut waiting| std::mem::take(&mut *waiting)).unwrap_or_default();
+    for message in waiting {
+        warn(py, &message);
+    }
+}
+
+/// Warns now. Where warnings are errors, the message goes to the logger `truegauge` instead.
+pub(crate) fn warn(py: Python<'_>, message: &str) {
+    let Ok(text) = CString::new(message.replace('\0', "\u{fffd}")) else { return };
+    let category = py.get_type::<TruegaugeWarning>();
+    if PyErr::warn(py, category.as_any(), &text, 1).is_err() {
+        let log = || -> PyResult<()> {
+            let logger = py.import("logging")?.call_method1("getLogger", ("truegauge",))?;
+            logger.call_method1("warning", ("%s", message)).map(drop)
+        };
+        // Nothing is left to say it with.
+        drop(log());
+    }
+}
+
+/// In a forked child: forgets what the parent had still to say.
+pub(crate) fn forget() {
+    if let Ok(mut waiting) = WAITING.try_lock() {
+        waiting.clear();
+    }
+    ANY.store(false, Ordering::Release);
+}

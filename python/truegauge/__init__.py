@@ -1,0 +1,73 @@
+"""Log a training run, and see what its machine was doing meanwhile.
+
+Example:
+    >>> import truegauge as tg
+    >>> run = tg.init(project_name="llm", run_name="pretrain-7b")  # doctest: +SKIP
+    >>> tg.log("loss", 0.5, step=1)  # doctest: +SKIP
+    >>> tg.close()  # doctest: +SKIP
+
+Nothing here raises into a training loop: what can't be kept is counted, and warned of once per cause
+as `TruegaugeWarning`. With ``init(strict=True)`` bad input raises `RefusedError` instead.
+"""
+
+from truegauge._query import runs
+from truegauge._run import (
+    Run,
+    add_tags,
+    close,
+    current_run,
+    flush,
+    get_last_step,
+    init,
+    log_attributes,
+    log_config,
+    remove_tags,
+    set_description,
+    set_model,
+    set_tags,
+    shutdown,
+    step,
+)
+from truegauge._step import Step
+from truegauge._truegauge import (
+    CloseInfo,
+    FlushInfo,
+    RefusedError,
+    TruegaugeError,
+    TruegaugeWarning,
+    __version__,
+    log,
+)
+
+# The same calls as other loggers spell them: any rank may log to a run here.
+log_distributed = log
+shutdown_logger = shutdown
+
+__all__ = [
+    "CloseInfo",
+    "FlushInfo",
+    "RefusedError",
+    "Run",
+    "Step",
+    "TruegaugeError",
+    "TruegaugeWarning",
+    "__version__",
+    "add_tags",
+    "close",
+    "current_run",
+    "flush",
+    "get_last_step",
+    "init",
+    "log",
+    "log_attributes",
+    "log_config",
+    "log_distributed",
+    "remove_tags",
+    "runs",
+    "set_description",
+    "set_model",
+    "set_tags",
+    "shutdown",
+    "shutdown_logger",
+    "step",
+]
