@@ -4,7 +4,7 @@
 //! `cgroup-v1/cgroups.rst`). The names of the mount points say nothing; a hierarchy is known by its
 //! controllers. Where no mount of the table leads anywhere, the usual places are tried.
 
-use std::path::PathBuf;
+use std::{collections::HashSet, path::PathBuf};
 
 use crate::{
     facts::CgroupMode,
@@ -36,8 +36,10 @@ impl Hierarchies {
     pub(crate) fn new(host: &Host, cgroup: &[u8]) -> Self {
         let table = std::fs::read(host.path(b"/proc/self/mountinfo")).unwrap_or_default();
         let mut mounts = parse::mountinfo(&table);
-        // Of two mounts at one place the later one is seen.
+        // Of two mounts at one place only the later one is seen.
         mounts.reverse();
+        let mut points = HashSet::new();
+        mounts.retain(|mount| points.insert(mount.point.clone()));
         Self { mounts, memberships: parse::memberships(cgroup) }
     }
 

@@ -1,8 +1,9 @@
 //! This process and all its descendants.
 //!
 //! Source: `/proc/<pid>/stat` of every process, because a kernel need not have the `children` files.
-//! A process that is known to be none of ours is not read again for a while, so a tick costs one
-//! listing of `/proc`, one read for each member and one for each process that is new.
+//! A process that is known to be none of ours is read again only every 16th tick, so a tick costs one
+//! listing of `/proc`, one read for each member, one for each process that is new and one for a
+//! sixteenth of the others.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,8 +21,8 @@ use crate::{
 
 /// Most processes read in one tick; with more than these new since the last one, the rest waits.
 const READS_PER_TICK_MAX: usize = 4096;
-/// Ticks after which everybody is read again: a process ID may have passed to one of ours.
-const OUTSIDERS_KEPT_TICKS: u32 = 16;
+/// Ticks within which everybody is read again: a process ID may have passed to one of ours.
+const OUTSIDERS_KEPT_TICKS: u64 = 16;
 
 /// Processes by their ID.
 type Processes = HashMap<u64, ProcessStat>;
@@ -34,7 +35,7 @@ pub(crate) struct Tree {
     uptime: PseudoFile,
     members: Processes,
     outsiders: HashSet<u64>,
-    outsiders_age: u32,
+    ticks: u64,
     /// Time that members which ended since the last tick had used and their heirs do not show yet.
     owed: HashMap<u64, u64>,
     last: Option<Moment>,
@@ -56,7 +57,7 @@ impl Tree {
             uptime: host.file("/proc/uptime"),
             members: HashMap::new(),
             outsiders: HashSet::new(),
-            outsiders_age: 0,
+            ticks: 0,
             owed: HashMap::new(),
             last: None,
         }
@@ -88,13 +89,10 @@ impl Tree {
 
     /// Reads every process that may be ours and keeps those below `own`.
     fn find_members(&mut self, own: ProcessStat, buffer: &mut Buffer) -> Result<Processes, String> {
-        self.outsiders_age += 1;
-        if self.outsiders_age >= OUTSIDERS_KEPT_TICKS {
-            self.outsiders.clear();
-            self.outsiders_age = 0;
-        }
         let present = self.list()?;
-        self.outsiders.retain(|pid| present.contains(pid));
+        self.ticks += 1;
+        let turn = self.ticks % OUTSIDERS_KEPT_TICKS;
+        self.outsiders.retain(|pid| present.contains(pid) && pid % OUTSIDERS_KEPT_TICKS != turn);
         let mut asked: Vec<u64> =
             present.into_iter().filter(|pid| *pid != own.pid && !self.outsiders.contains(pid)).collect();
         // Parents before children: a child that is waited for between two reads is then missing, which

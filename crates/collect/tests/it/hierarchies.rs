@@ -146,6 +146,19 @@ fn of_several_mounts_the_one_that_shows_the_process_is_taken() {
 }
 
 #[test]
+fn a_mount_that_lies_under_another_one_is_not_seen() {
+    // The whole hierarchy is mounted, and over it the container's own cgroup, which holds one that
+    // has the name of the container by chance.
+    let mut machine = Machine::new();
+    machine.mount("cgroup2", "/", "/sys/fs/cgroup", "nsdelegate");
+    machine.mount("cgroup2", "/job", "/sys/fs/cgroup", "nsdelegate");
+    machine.cgroup("0::/job\n");
+    half_full(&machine, "sys/fs/cgroup");
+    machine.write("sys/fs/cgroup/job/memory.max", "1");
+    assert_eq!(memory_utilization(&machine), Some(50.0));
+}
+
+#[test]
 fn an_unusual_mount_point_with_a_space_is_found() {
     let mut machine = Machine::new();
     machine.mount("cgroup2", "/", "/opt/c\\040groups\\134x", "nsdelegate");

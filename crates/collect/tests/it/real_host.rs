@@ -80,7 +80,7 @@ impl Cage {
         if files.iter().any(|(index, name, text)| fs::write(self.folders[*index].join(name), text).is_err()) {
             return false;
         }
-        // It holds 64 MiB and computes for ever.
+        // It holds 16 MiB and computes for ever.
         let script = "x=$(head -c 16777216 /dev/zero | tr '\\0' x); while :; do :; done";
         let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
         let pid = child.id().to_string();
