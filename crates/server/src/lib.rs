@@ -1,1 +1,235 @@
-//! server.
+//! The truegauge server: takes points in, answers for runs, shows the UI.
+//!
+//! Layer 2; knows nothing of collecting. [`start`] gives a [`Running`] server, in this process:
+//!
+//! ```no_run
+//! let config = server::Config { listen: "127.0.0.1:0".parse()?, ..server::Config::default() };
+//! let running = server::start(config)?;
+//! println!("{}", running.url);
+//! running.stop();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod adopt;
+mod api;
+mod app;
+mod board;
+mod clock;
+pub mod config;
+mod error;
+mod filter;
+mod grid;
+mod guard;
+mod ingest;
+mod live;
+mod m4;
+mod metrics;
+mod nearest;
+mod points;
+mod serve;
+mod smooth;
+mod ui;
+mod upkeep;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use store::Store;
+use tokio::sync::watch;
+
+pub use config::Config;
+
+/// The OpenAPI description of the HTTP API, as JSON.
+pub fn openapi() -> String {
+    api::openapi_json()
+}
+
+/// The word in `known` that was probably meant by `word`.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    nearest::nearest(word, known)
+}
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address is open to others and no token guards it.
+    #[error(
+        "refusing to listen on `{address}` without a token: everyone who reaches it could read and delete"
+    )]
+    Open {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The address can't be had.
+    #[error("cannot listen on `{address}`: {source}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The store can't be opened.
+    #[error(transparent)]
+    Store(#[from] store::OpenError),
+    /// No threads to be had.
+    #[error("cannot start the server's threads: {0}")]
+    Threads(#[source] std::io::Error),
+}
+
+impl StartError {
+    /// The next step.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Open { .. } => "set `TRUEGAUGE_TOKEN` or `--token-file`, listen on 127.0.0.1, or take the risk with `--insecure-no-auth`".into(),
+            Self::Bind { address, .. } => {
+                format!("another program may have port {}: choose one with `--listen`, or 0 for any free one", address.port())
+            }
+            Self::Store(store::OpenError::Locked { .. }) => "one directory has one server; `truegauge doctor` shows which".into(),
+            Self::Store(_) => "check that the directory exists, is yours and its disk is not full".into(),
+            Self::Threads(_) => "raise the limit on processes (`ulimit -u`)".into(),
+        }
+    }
+}
+
+/// A server that serves. Dropping it stops it.
+#[derive(Debug)]
+pub struct Running {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    /// The UI's address.
+    pub url: String,
+    stop: watch::Sender<bool>,
+    runtime: Option<tokio::runtime::Runtime>,
+    serving: Option<tokio::task::JoinHandle<()>>,
+    store: Store,
+}
+
+/// How the wait for a server ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// After a signal, everything finished.
+    Stopped,
+    /// A second signal came before everything was finished.
+    Forced,
+}
+
+/// Opens the store, listens, and serves on threads of its own.
+pub fn start(config: Config) -> Result<Running, StartError> {
+    let address = config.listen;
+    if !address.ip().is_loopback() && config.token.is_empty() && !config.insecure_no_auth {
+        return Err(StartError::Open { address });
+    }
+    let listener = TcpListener::bind(address)
+        .and_then(|l| l.set_nonblocking(true).map(|()| l))
+        .map_err(|source| StartError::Bind { address, source })?;
+    let addr = listener.local_addr().map_err(|source| StartError::Bind { address, source })?;
+    let store = Store::open(
+        &config.data_dir,
+        store::Options { reserve_bytes: config.reserve_bytes, ..store::Options::default() },
+    )?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8))
+        .max_blocking_threads(64)
+        .thread_name("truegauge")
+        .thread_keep_alive(Duration::from_secs(10))
+        .enable_all()
+        .build()
+        .map_err(StartError::Threads)?;
+    let (stop, stopping) = watch::channel(false);
+    let app = Arc::new(app::Shared {
+        store: store.clone(),
+        metrics: metrics::Metrics::new(clock::now_ms()),
+        board: board::Board::default(),
+        live: live::Live::new(clock::now_ms()),
+        stopping: stopping.clone(),
+        turns: app::Turns::new(),
+        config: Config { listen: addr, ..config },
+    });
+    let serving = {
+        let _inside = runtime.enter();
+        let listener = tokio::net::TcpListener::from_std(listener)
+            .map_err(|source| StartError::Bind { address, source })?;
+        upkeep::spawn(&app);
+        adopt::spawn(&app);
+        live::spawn(&app);
+        runtime.spawn(serve::serve(listener, api::router(&app), Arc::clone(&app), stopping))
+    };
+    tracing::info!(address = %addr, data_dir = %app.config.data_dir.display(), "listening");
+    Ok(Running { addr, url: url_of(addr), stop, runtime: Some(runtime), serving: Some(serving), store })
+}
+
+/// An address that a browser on this machine can open.
+fn url_of(addr: SocketAddr) -> String {
+    if addr.ip().is_unspecified() {
+        format!("http://127.0.0.1:{}", addr.port())
+    } else {
+        format!("http://{addr}")
+    }
+}
+
+impl Running {
+    /// Serves until SIGTERM or Ctrl-C, then finishes what is open; a second signal stops at once.
+    pub fn wait(mut self) -> Ended {
+        let Some(runtime) = self.runtime.take() else { return Ended::Stopped };
+        let ended = runtime.block_on(async {
+            signal().await;
+            tracing::info!("stopping: finishing open requests, a second signal stops at once");
+            let _ = self.stop.send(true);
+            tokio::select! {
+                () = finished(self.serving.take()) => Ended::Stopped,
+                () = signal() => Ended::Forced,
+            }
+        });
+        close(runtime, &self.store, ended);
+        ended
+    }
+
+    /// Stops it: finishes open requests within seconds, seals the store, frees the directory.
+    pub fn stop(mut self) {
+        self.stop_now();
+    }
+
+    fn stop_now(&mut self) {
+        let Some(runtime) = self.runtime.take() else { return };
+        let _ = self.stop.send(true);
+        runtime.block_on(finished(self.serving.take()));
+        close(runtime, &self.store, Ended::Stopped);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop_now();
+    }
+}
+
+async fn finished(serving: Option<tokio::task::JoinHandle<()>>) {
+    if let Some(serving) = serving {
+        let _ = serving.await;
+    }
+}
+
+fn close(runtime: tokio::runtime::Runtime, store: &Store, ended: Ended) {
+    if ended == Ended::Stopped {
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        store.close();
+    } else {
+        runtime.shutdown_background();
+    }
+    tracing::info!(forced = ended == Ended::Forced, "stopped");
+}
+
+/// Returns at SIGTERM or Ctrl-C; never where signals can't be had.
+async fn signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => (),
+        _ = interrupt.recv() => (),
+    }
+}

@@ -1,0 +1,93 @@
+//! The series of a run.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use model::{Desc, Kind};
+use serde::Serialize;
+use store::SeriesInfo;
+use utoipa::ToSchema;
+
+use crate::app::{App, read};
+use crate::clock::to_ms;
+use crate::error::ApiError;
+use crate::points::shown_labels;
+
+/// The series of a run.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MetricsAnswer {
+    /// One entry a series, by name, then labels.
+    metrics: Vec<Metric>,
+}
+
+/// One series.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Metric {
+    /// PromQL name.
+    name: String,
+    /// Name as logged.
+    display: String,
+    /// Labels beside the run's own.
+    labels: BTreeMap<String, String>,
+    /// Scale of its steps.
+    scale: String,
+    points: u64,
+    /// Step of the latest point.
+    last_step: Option<i64>,
+    /// Value of the latest point; `"NaN"`, `"+Inf"`, `"-Inf"` where it is that.
+    #[schema(value_type = f64)]
+    last: serde_json::Value,
+    first_time_ms: i64,
+    last_time_ms: i64,
+    /// Symbol of its unit, empty when it has none or it is not known.
+    unit: &'static str,
+    /// `gauge` or `counter`.
+    kind: &'static str,
+    /// What it measures; empty when not known.
+    help: &'static str,
+    /// How it misleads; empty when it does not, or it is not known.
+    caveat: &'static str,
+}
+
+impl Metric {
+    fn of(series: &SeriesInfo, catalog: &[Desc]) -> Self {
+        let desc = catalog.iter().find(|desc| desc.name == &*series.display);
+        Self {
+            name: series.labels.metric().to_owned(),
+            display: series.display.to_string(),
+            labels: shown_labels(&series.labels),
+            scale: series.labels.get("scale").unwrap_or(model::DEFAULT_SCALE).to_owned(),
+            points: series.points,
+            last_step: series.last_step,
+            last: super::json_number(series.last),
+            first_time_ms: to_ms(series.time_ns.0),
+            last_time_ms: to_ms(series.time_ns.1),
+            unit: desc.map_or("", |desc| desc.unit.symbol()),
+            kind: desc.map_or("gauge", |desc| match desc.kind {
+                Kind::Gauge => "gauge",
+                Kind::Counter => "counter",
+            }),
+            help: desc.map_or("", |desc| desc.help),
+            caveat: desc.map_or("", |desc| desc.caveat),
+        }
+    }
+}
+
+/// The series of a run, without their points.
+#[utoipa::path(get, path = "/api/tg/v1/runs/{run_id}/metrics",
+    params(("run_id" = String, Path, description = "16 hex digits")),
+    responses((status = 200, body = MetricsAnswer), (status = 404, body = crate::error::ErrorBody)))]
+pub(crate) async fn list(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Json<MetricsAnswer>, ApiError> {
+    let id = super::run_id(&id)?;
+    read(&app, move |shared| {
+        super::find_run(shared, id)?;
+        let series = shared.store.run_series(id);
+        let metrics = series.iter().map(|one| Metric::of(one, &shared.config.catalog)).collect();
+        Ok(Json(MetricsAnswer { metrics }))
+    })
+    .await
+}

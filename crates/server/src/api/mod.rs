@@ -1,0 +1,221 @@
+//! The HTTP API: one table of routes, one file a noun.
+
+mod export;
+mod metrics;
+mod points;
+mod push;
+mod root;
+mod run;
+mod runs;
+mod status;
+mod stream;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Query};
+use axum::http::{HeaderMap, StatusCode, Uri, Version, header};
+use axum::middleware;
+use axum::routing::{MethodRouter, delete, get, patch, post};
+use model::{RunId, RunRecord};
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use utoipa::OpenApi;
+
+use crate::app::{App, Shared};
+use crate::error::ApiError;
+use crate::guard;
+
+/// Largest JSON body, bytes.
+pub(crate) const JSON_BYTES_MAX: usize = 1 << 20;
+
+/// A row of the route table.
+pub(crate) struct Row {
+    /// Methods, in capitals.
+    pub(crate) method: &'static str,
+    /// Path, with `{names}`.
+    pub(crate) path: &'static str,
+    answer: MethodRouter<App>,
+}
+
+/// Every path and method of the API and the root; the UI has the rest.
+pub(crate) fn table() -> Vec<Row> {
+    let row = |method, path, answer| Row { method, path, answer };
+    vec![
+        row("GET", "/api/tg/v1/runs", get(runs::list)),
+        row("GET", "/api/tg/v1/filter", get(runs::filter_keys)),
+        row("GET", "/api/tg/v1/runs/{run_id}", get(run::show)),
+        row("PATCH", "/api/tg/v1/runs/{run_id}", patch(run::change)),
+        row("DELETE", "/api/tg/v1/runs/{run_id}", delete(run::remove)),
+        row("POST", "/api/tg/v1/runs/{run_id}/restore", post(run::restore)),
+        row("GET", "/api/tg/v1/runs/{run_id}/metrics", get(metrics::list)),
+        row("GET", "/api/tg/v1/runs/{run_id}/points", get(points::one)),
+        row("GET", "/api/tg/v1/runs/{run_id}/export", get(export::export)),
+        row("POST", "/api/tg/v1/points", post(points::many)),
+        row("GET", "/api/tg/v1/stream", get(stream::stream)),
+        row("POST", "/api/tg/v1/push", post(push::push)),
+        row("GET", "/api/tg/v1/status", get(status::status)),
+        row("GET", "/api/openapi.json", get(root::openapi)),
+        row("GET", "/healthz", get(root::healthz)),
+        row("GET", "/readyz", get(root::readyz)),
+        row("GET", "/metrics", get(root::metrics)),
+    ]
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "truegauge",
+        description = "Runs, their metrics and points. Times are milliseconds since the epoch unless a name says otherwise; NaN and infinities are the strings `NaN`, `+Inf` and `-Inf`. Where a token is set, send `Authorization: Bearer <token>`."
+    ),
+    paths(
+        runs::list,
+        runs::filter_keys,
+        run::show,
+        run::change,
+        run::remove,
+        run::restore,
+        metrics::list,
+        points::one,
+        points::many,
+        export::export,
+        stream::stream,
+        push::push,
+        status::status,
+        root::openapi,
+        root::healthz,
+        root::readyz,
+        root::metrics
+    ),
+    components(schemas(crate::error::ErrorBody))
+)]
+struct Description;
+
+/// The OpenAPI description, as JSON.
+pub(crate) fn openapi_json() -> String {
+    Description::openapi().to_pretty_json().unwrap_or_default()
+}
+
+/// The whole router, guarded.
+pub(crate) fn router(app: &App) -> Router {
+    let router = table().into_iter().fold(Router::new(), |router, row| router.route(row.path, row.answer));
+    let panicked = Arc::clone(app);
+    router
+        .fallback(crate::ui::page)
+        .layer(CatchPanicLayer::custom(move |panic: Box<dyn std::any::Any + Send>| {
+            guard::after_panic(&panicked, &*panic)
+        }))
+        .layer(CompressionLayer::new().compress_when(compressible))
+        .layer(DefaultBodyLimit::max(JSON_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(Arc::clone(app), guard::guard))
+        .with_state(Arc::clone(app))
+}
+
+/// Text is compressed; binary columns and endless streams are not.
+fn compressible(_: StatusCode, _: Version, headers: &HeaderMap, _: &axum::http::Extensions) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let text = ["application/json", "text/html", "text/css", "text/javascript", "application/javascript"];
+    text.iter().any(|known| kind.starts_with(known)) || kind == "image/svg+xml"
+}
+
+/// The parameters of a query string.
+#[derive(Debug, Default)]
+pub(crate) struct Params(Vec<(String, String)>);
+
+impl Params {
+    /// Reads them; broken escapes are an error.
+    pub(crate) fn of(uri: &Uri) -> Result<Self, ApiError> {
+        Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map(|Query(pairs)| Self(pairs))
+            .map_err(|error| ApiError::bad(format!("the query string can't be read: {error}")))
+    }
+
+    /// The last value of a name; an empty one is none.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.as_str()).filter(|v| !v.is_empty())
+    }
+
+    /// Every name and value.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// A number, or none when it is not given.
+    pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, ApiError> {
+        self.get(name)
+            .map(|text| {
+                text.parse().map_err(|_source: T::Err| {
+                    ApiError::bad(format!("`{name}` is `{}`, a number is wanted", shown(text)))
+                })
+            })
+            .transpose()
+    }
+}
+
+/// Reads a JSON body; what is wrong is said with its place.
+pub(crate) fn json_body<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    if body.len() > JSON_BYTES_MAX {
+        return Err(ApiError::too_large(format!("the body is over {JSON_BYTES_MAX} bytes")));
+    }
+    serde_json::from_slice(body).map_err(|error| ApiError::bad(format!("the body is not usable: {error}")))
+}
+
+/// At most 80 characters of what a caller sent, printable.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).take(80).collect()
+}
+
+/// Reads a run's id.
+pub(crate) fn run_id(text: &str) -> Result<RunId, ApiError> {
+    RunId::parse(text).ok_or_else(|| {
+        ApiError::missing(format!("`{}` is not a run's id", shown(text)))
+            .hint("an id has 16 hex digits; `GET /api/tg/v1/runs` lists them")
+    })
+}
+
+/// Finds a run.
+pub(crate) fn find_run(shared: &Shared, id: RunId) -> Result<Arc<RunRecord>, ApiError> {
+    shared.store.run(id).ok_or_else(|| {
+        ApiError::missing(format!("there is no run `{id}`")).hint("`GET /api/tg/v1/runs` lists all")
+    })
+}
+
+/// A number as JSON: NaN and infinities become words.
+pub(crate) fn json_number(value: f64) -> serde_json::Value {
+    serde_json::Number::from_f64(value).map_or_else(
+        || {
+            let word = if value.is_nan() {
+                "NaN"
+            } else if value > 0.0 {
+                "+Inf"
+            } else {
+                "-Inf"
+            };
+            serde_json::Value::from(word)
+        },
+        serde_json::Value::Number,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_lists_every_route_and_no_other() {
+        let description: serde_json::Value = serde_json::from_str(&openapi_json()).unwrap();
+        let mut described: Vec<String> = description["paths"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .flat_map(|(path, methods)| {
+                methods.as_object().unwrap().keys().map(move |m| format!("{} {path}", m.to_uppercase()))
+            })
+            .collect();
+        let mut routed: Vec<String> =
+            table().iter().map(|row| format!("{} {}", row.method, row.path)).collect();
+        described.sort();
+        routed.sort();
+        assert_eq!(described, routed);
+    }
+}

@@ -1,0 +1,150 @@
+//! The push door: one protobuf request in, its answer out once it is durable.
+
+use std::io::Read;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use prost::Message;
+use wire::push::{CONTENT_TYPE, DECOMPRESSED_BYTES_MAX, PushError, PushRequest};
+
+use crate::app::{App, blocking, turn};
+use crate::error::ApiError;
+use crate::ingest;
+
+/// Largest body as it travels, bytes.
+pub(crate) const BODY_BYTES_MAX: usize = 32 << 20;
+/// Name of this door in the counters.
+const DOOR: &str = "push";
+
+#[derive(Debug, Clone, Copy)]
+enum Packing {
+    Zstd,
+    Gzip,
+    Plain,
+}
+
+/// Takes points, facts and signs of life of a run; the answer comes when they are durable.
+///
+/// Body and answer are protobuf (`docs/format/push.md`); the body may be packed with zstd or gzip.
+#[utoipa::path(post, path = "/api/tg/v1/push",
+    request_body(content = Vec<u8>, content_type = "application/x-protobuf"),
+    responses(
+        (status = 200, content_type = "application/x-protobuf", body = Vec<u8>),
+        (status = 400, body = crate::error::ErrorBody),
+        (status = 413, body = crate::error::ErrorBody),
+        (status = 415, body = crate::error::ErrorBody),
+        (status = 503, body = crate::error::ErrorBody, description = "disk full or busy; `Retry-After` says when to come again"),
+    ))]
+pub(crate) async fn push(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
+    let taken = take(&app, request).await;
+    if let Err(error) = &taken {
+        let outcome = match error.status() {
+            StatusCode::SERVICE_UNAVAILABLE => None,
+            StatusCode::PAYLOAD_TOO_LARGE => Some("too_large"),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => Some("unsupported"),
+            _ => Some("unusable"),
+        };
+        if let Some(outcome) = outcome {
+            app.metrics.requests.add(&[DOOR, outcome], 1);
+        }
+    }
+    taken
+}
+
+async fn take(app: &App, request: Request) -> Result<Response, ApiError> {
+    let packing = packing(request.headers())?;
+    let declared = declared_bytes(request.headers())?;
+    let bodies = turn(&app.turns.bodies_kib, declared.unwrap_or(BODY_BYTES_MAX).div_ceil(1024)).await?;
+    let body = collect(request.into_body()).await?;
+    let decoding = turn(&app.turns.decoding, 1).await?;
+    let shared = app.clone();
+    let checked = blocking(move || {
+        let _turn = decoding;
+        let request = decode(packing, &body).map_err(unusable)?;
+        drop((body, bodies));
+        ingest::check(&shared, &request).map_err(unusable)
+    })
+    .await?;
+    let waiting = turn(&app.turns.waiting_kib, checked.bytes().div_ceil(1024)).await?;
+    let shared = app.clone();
+    let response = blocking(move || {
+        let _turn = waiting;
+        Ok(ingest::store(&shared, checked, DOOR)?)
+    })
+    .await?;
+    let bytes = response.encode_to_vec();
+    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], bytes).into_response())
+}
+
+fn packing(headers: &HeaderMap) -> Result<Packing, ApiError> {
+    let text = |name| headers.get(name).map(|v| v.to_str().unwrap_or("?").trim().to_ascii_lowercase());
+    let wrong = |message: String| ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
+    let kind = text(header::CONTENT_TYPE).unwrap_or_else(|| CONTENT_TYPE.to_owned());
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if ![CONTENT_TYPE, "application/protobuf", "application/octet-stream"].contains(&kind) {
+        let message = format!("content type `{}` is not taken here", super::shown(kind));
+        return Err(wrong(message).hint(format!("send `{CONTENT_TYPE}`")));
+    }
+    match text(header::CONTENT_ENCODING).as_deref() {
+        None | Some("" | "identity") => Ok(Packing::Plain),
+        Some("zstd") => Ok(Packing::Zstd),
+        Some("gzip" | "x-gzip") => Ok(Packing::Gzip),
+        Some(other) => Err(wrong(format!("content encoding `{}` is not known", super::shown(other)))
+            .hint("use `zstd`, `gzip` or none")),
+    }
+}
+
+fn declared_bytes(headers: &HeaderMap) -> Result<Option<usize>, ApiError> {
+    let Some(length) = headers.get(header::CONTENT_LENGTH) else { return Ok(None) };
+    let length: usize = length
+        .to_str()
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| ApiError::bad("`content-length` is not a number"))?;
+    if length > BODY_BYTES_MAX { Err(too_long()) } else { Ok(Some(length)) }
+}
+
+fn too_long() -> ApiError {
+    ApiError::too_large(format!("the body is over {BODY_BYTES_MAX} bytes")).hint("send it in parts")
+}
+
+async fn collect(body: Body) -> Result<Bytes, ApiError> {
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_long()),
+        Err(error) => Err(ApiError::bad(format!("the body did not arrive whole: {error}"))),
+    }
+}
+
+fn decode(packing: Packing, body: &[u8]) -> Result<PushRequest, PushError> {
+    match packing {
+        Packing::Zstd => wire::push::decode(body),
+        Packing::Plain => wire::push::decode_plain(body),
+        Packing::Gzip => {
+            let mut plain = Vec::new();
+            flate2::read::MultiGzDecoder::new(body)
+                .take(DECOMPRESSED_BYTES_MAX as u64 + 1)
+                .read_to_end(&mut plain)
+                .map_err(|error| PushError::Invalid(format!("the body is not whole gzip data: {error}")))?;
+            wire::push::decode_plain(&plain)
+        }
+    }
+}
+
+fn unusable(error: PushError) -> ApiError {
+    let message = match &error {
+        // The decoder's own words say where in our messages it stumbled; the first line is enough.
+        PushError::Malformed(_) => super::shown(&error.to_string()),
+        _ => error.to_string(),
+    };
+    match error {
+        PushError::TooLarge { .. } | PushError::TooMany => {
+            ApiError::too_large(message).hint("send it in parts")
+        }
+        _ => ApiError::bad(message).hint("docs/format/push.md describes the body"),
+    }
+}

@@ -1,0 +1,195 @@
+//! The event stream: which runs changed, at most once a second.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
+use axum::response::sse::{Event, Sse};
+use model::RunId;
+use serde::Serialize;
+use std::sync::atomic::Ordering;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use utoipa::ToSchema;
+
+use super::Params;
+use crate::app::{App, Shared, blocking, stopped};
+use crate::clock::{now_ms, now_ns, to_ms};
+use crate::error::ApiError;
+use crate::live::Missed;
+
+/// Time between two signs of life.
+const PING: Duration = Duration::from_secs(10);
+/// Most topics of a stream.
+const TOPICS_MAX: usize = 100;
+/// Events that wait for a slow reader before it is cut off.
+const WAITING_MAX: usize = 256;
+
+/// What a stream is about.
+#[derive(Debug, Clone, Default)]
+struct Topics {
+    runs: bool,
+    each: Vec<RunId>,
+}
+
+/// Data of `event: runs`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RunsEvent {
+    run_ids: Vec<String>,
+    time_ms: i64,
+}
+
+/// Data of `event: run`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RunEvent {
+    run_id: String,
+    last_step: Option<i64>,
+    last_time_ms: Option<i64>,
+    points: u64,
+    /// A run's state, or `deleted`.
+    state: &'static str,
+}
+
+/// Data of `event: ping`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Ping {
+    time_ms: i64,
+}
+
+/// Changes as they come: `runs` and `run` events at most once a second, `ping` every ten.
+///
+/// Each event's `id` is a cursor; sent back as `Last-Event-ID`, what was missed comes first.
+#[utoipa::path(get, path = "/api/tg/v1/stream",
+    params(
+        ("topics" = String, Query, description = "`runs`, `run:<id>`, several with commas"),
+        ("Last-Event-ID" = Option<String>, Header, description = "the latest `id` seen"),
+    ),
+    responses(
+        (status = 200, content_type = "text/event-stream", body = RunsEvent),
+        (status = 400, body = crate::error::ErrorBody)
+    ))]
+pub(crate) async fn stream(
+    State(app): State<App>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Sse<ReceiverStream<Result<Event, Infallible>>>, ApiError> {
+    let topics = topics(&Params::of(&uri)?)?;
+    let seen = headers.get("last-event-id").and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
+    let slot = app
+        .turns
+        .streams
+        .clone()
+        .try_acquire_owned()
+        .map_err(|_source| ApiError::unavailable("too many event streams are open", 10))?;
+    let (send, receive) = mpsc::channel(WAITING_MAX);
+    tokio::spawn(async move {
+        app.metrics.streams.fetch_add(1, Ordering::Relaxed);
+        feed(&app, &topics, seen, &send).await;
+        app.metrics.streams.fetch_sub(1, Ordering::Relaxed);
+        drop(slot);
+    });
+    Ok(Sse::new(ReceiverStream::new(receive)))
+}
+
+fn topics(params: &Params) -> Result<Topics, ApiError> {
+    let hint = "topics are `runs` and `run:<id>`, several with commas";
+    let text = params.get("topics").ok_or_else(|| ApiError::bad("`topics` is missing").hint(hint))?;
+    let mut topics = Topics::default();
+    for word in text.split(',') {
+        match word.strip_prefix("run:").map(RunId::parse) {
+            Some(Some(id)) => topics.each.push(id),
+            None if word == "runs" => topics.runs = true,
+            _ => {
+                return Err(ApiError::bad(format!("`{}` is not a topic", super::shown(word))).hint(hint));
+            }
+        }
+    }
+    if topics.each.len() > TOPICS_MAX {
+        return Err(ApiError::bad(format!("more than {TOPICS_MAX} topics in one stream")));
+    }
+    Ok(topics)
+}
+
+type Sender = mpsc::Sender<Result<Event, Infallible>>;
+
+/// Sends events until the reader is gone, too slow, or the server stops.
+async fn feed(app: &App, topics: &Topics, seen: Option<u64>, send: &Sender) {
+    let mut ticks = app.live.subscribe();
+    let mut stopping = app.stopping.clone();
+    let mut cursor = app.live.cursor();
+    let mut ping = tokio::time::interval(PING);
+    if let Some(seen) = seen {
+        let (missed, latest) = app.live.since(seen);
+        cursor = latest;
+        if !tell(app, topics, missed, latest, now_ms(), send).await {
+            return;
+        }
+    }
+    loop {
+        let alive = tokio::select! {
+            () = stopped(&mut stopping) => return,
+            () = send.closed() => return,
+            _ = ping.tick() => put(send, "ping", cursor, &Ping { time_ms: now_ms() }),
+            tick = ticks.recv() => match tick {
+                Ok(tick) if tick.cursor > cursor => {
+                    cursor = tick.cursor;
+                    let changed = Missed::Runs(tick.runs.iter().copied().collect());
+                    tell(app, topics, changed, cursor, tick.time_ms, send).await
+                }
+                Ok(_) => true,
+                Err(RecvError::Lagged(_)) => {
+                    let (missed, latest) = app.live.since(cursor);
+                    cursor = latest;
+                    tell(app, topics, missed, latest, now_ms(), send).await
+                }
+                Err(RecvError::Closed) => return,
+            },
+        };
+        if !alive {
+            return;
+        }
+    }
+}
+
+/// Sends what changed of the topics; false when the reader is gone or too slow.
+async fn tell(app: &App, topics: &Topics, missed: Missed, cursor: u64, time_ms: i64, send: &Sender) -> bool {
+    let (shared, each, all) = (app.clone(), topics.each.clone(), topics.runs);
+    let gathered = blocking(move || {
+        let changed = |id: &RunId| match &missed {
+            Missed::Runs(runs) => runs.contains(id),
+            Missed::TooLong => true,
+        };
+        let each: Vec<RunEvent> =
+            each.iter().filter(|id| changed(id)).map(|id| run_event(&shared, *id)).collect();
+        let runs: Vec<String> = match &missed {
+            _ if !all => Vec::new(),
+            Missed::Runs(runs) => runs.iter().map(RunId::to_string).collect(),
+            Missed::TooLong => shared.store.runs().iter().map(|run| run.id().to_string()).collect(),
+        };
+        Ok((each, runs))
+    })
+    .await;
+    let Ok((each, run_ids)) = gathered else { return false };
+    let told = each.iter().all(|event| put(send, "run", cursor, event));
+    told && (run_ids.is_empty() || put(send, "runs", cursor, &RunsEvent { run_ids, time_ms }))
+}
+
+fn run_event(shared: &Shared, id: RunId) -> RunEvent {
+    let run = shared.store.run(id);
+    let facts = run.is_some().then(|| shared.board.facts(&shared.store, id)).unwrap_or_default();
+    RunEvent {
+        run_id: id.to_string(),
+        last_step: facts.last_step,
+        last_time_ms: facts.last_time_ns.map(to_ms),
+        points: facts.points,
+        state: run.map_or("deleted", |run| run.state(now_ns()).0.as_str()),
+    }
+}
+
+/// Hands an event over without waiting: a reader that can't keep up reconnects and resumes.
+fn put(send: &Sender, name: &str, cursor: u64, data: &impl Serialize) -> bool {
+    let Ok(event) = Event::default().event(name).id(cursor.to_string()).json_data(data) else { return false };
+    send.try_send(Ok(event)).is_ok()
+}

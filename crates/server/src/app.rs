@@ -1,0 +1,128 @@
+//! What every request shares.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use store::Store;
+use tokio::sync::{Semaphore, watch};
+
+use crate::board::Board;
+use crate::config::Config;
+use crate::error::ApiError;
+use crate::live::Live;
+use crate::metrics::Metrics;
+
+/// Requests decoded at once: each may hold a decompressed body of 64 MiB.
+const DECODING_MAX: usize = 2;
+/// Batches that wait for the store, in KiB of what they hold in memory.
+const WAITING_KIB_MAX: usize = 192 << 10;
+/// Compressed bodies held at once, in KiB.
+const BODIES_KIB_MAX: usize = 96 << 10;
+/// Event streams open at once.
+const STREAMS_MAX: usize = 256;
+/// How long a request waits for its turn before it is told to come again.
+const TURN_WAIT: Duration = Duration::from_secs(5);
+
+/// Shared by every request; cheap to clone.
+pub(crate) type App = Arc<Shared>;
+
+/// See [`App`].
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// The store.
+    pub(crate) store: Store,
+    /// The settings it was started with.
+    pub(crate) config: Config,
+    /// Own counters.
+    pub(crate) metrics: Metrics,
+    /// Rows of the runs list.
+    pub(crate) board: Board,
+    /// What changed lately.
+    pub(crate) live: Live,
+    /// Turns true when the server stops.
+    pub(crate) stopping: watch::Receiver<bool>,
+    /// Bounded resources.
+    pub(crate) turns: Turns,
+}
+
+impl Shared {
+    /// Notes that something about a run changed.
+    pub(crate) fn changed(&self, id: model::RunId) {
+        self.board.forget(id);
+        self.live.changed(id);
+    }
+}
+
+/// Bounds on what is worked on at once.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    /// Reads of points and of the list.
+    pub(crate) reading: Arc<Semaphore>,
+    /// Bodies being decompressed and decoded.
+    pub(crate) decoding: Arc<Semaphore>,
+    /// KiB of batches that wait for the store.
+    pub(crate) waiting_kib: Arc<Semaphore>,
+    /// KiB of compressed bodies.
+    pub(crate) bodies_kib: Arc<Semaphore>,
+    /// Event streams.
+    pub(crate) streams: Arc<Semaphore>,
+}
+
+impl Turns {
+    pub(crate) fn new() -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let of = |n| Arc::new(Semaphore::new(n));
+        Self {
+            reading: of(cores.clamp(2, 16)),
+            decoding: of(DECODING_MAX),
+            waiting_kib: of(WAITING_KIB_MAX),
+            bodies_kib: of(BODIES_KIB_MAX),
+            streams: of(STREAMS_MAX),
+        }
+    }
+}
+
+/// Waits for `amount` of a bounded resource, or says that the server is busy.
+pub(crate) async fn turn(
+    of: &Arc<Semaphore>,
+    amount: usize,
+) -> Result<tokio::sync::OwnedSemaphorePermit, ApiError> {
+    let amount = u32::try_from(amount.max(1)).unwrap_or(u32::MAX);
+    match tokio::time::timeout(TURN_WAIT, Arc::clone(of).acquire_many_owned(amount)).await {
+        Ok(Ok(permit)) => Ok(permit),
+        _ => Err(ApiError::unavailable("the server is busy: too much is being worked on already", 1)),
+    }
+}
+
+/// Runs `work` on a blocking thread, no more at once than `reading` allows.
+pub(crate) async fn read<T: Send + 'static>(
+    app: &App,
+    work: impl FnOnce(&Shared) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let permit = turn(&app.turns.reading, 1).await?;
+    let app = Arc::clone(app);
+    blocking(move || {
+        let result = work(&app);
+        drop(permit);
+        result
+    })
+    .await
+}
+
+/// Runs `work` on a blocking thread.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => {
+            tracing::error!(%error, "a worker ended without an answer");
+            Err(ApiError::internal("the request could not be finished"))
+        }
+    }
+}
+
+/// Returns when the server stops.
+pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    let _ = stopping.wait_for(|stop| *stop).await;
+}

@@ -1,0 +1,483 @@
+//! Settings of a server. Each is one row of [`FIELDS`]: its flag, its `TRUEGAUGE_*` variable, its key
+//! in the TOML file, its default and its help all come from there.
+//!
+//! Flag before variable before file before default; a key that is not in the table is an error.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use model::Desc;
+
+use crate::nearest::nearest;
+
+/// Settings of a server, resolved.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Directory of the store.
+    pub data_dir: PathBuf,
+    /// Where UI, API and push listen.
+    pub listen: SocketAddr,
+    /// Where OTLP over gRPC will listen.
+    pub otlp_grpc_listen: SocketAddr,
+    /// Where OTLP over HTTP will listen.
+    pub otlp_http_listen: SocketAddr,
+    /// Bearer token that the API asks for; none when empty.
+    pub token: String,
+    /// Lets a non-loopback address go without a token.
+    pub insecure_no_auth: bool,
+    /// Names beside the machine's own under which a browser may call this server.
+    pub allowed_hosts: Vec<String>,
+    /// Origins beside the server's own from which a page may call the API.
+    pub allowed_origins: Vec<String>,
+    /// Free bytes on the data directory's disk below which writes are refused.
+    pub reserve_bytes: u64,
+    /// Folder whose orphaned spools are taken in.
+    pub spool_dir: PathBuf,
+    /// Whether orphaned spools are taken in.
+    pub adopt_spools: bool,
+    /// `auto`, `text` or `json`; the program that starts the server applies it.
+    pub log_format: String,
+    /// What metrics mean, for lists and charts; not a setting, the program hands it in.
+    pub catalog: Vec<Desc>,
+}
+
+/// How a setting is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// `true` or `false`; as a flag it takes no value.
+    Switch,
+    /// A path.
+    Path,
+    /// `HOST:PORT`.
+    Address,
+    /// Free text.
+    Text,
+    /// Bytes, with `KiB`, `MiB`, `GiB` or `TiB` behind the number if wanted.
+    Bytes,
+    /// Several texts: a flag given again, a TOML array, commas in a variable.
+    List,
+}
+
+/// One setting.
+#[derive(Clone, Copy)]
+pub struct Field {
+    /// Key in the file.
+    pub name: &'static str,
+    /// How it is written.
+    pub shape: Shape,
+    /// Default, as the help shows it.
+    pub default: &'static str,
+    /// What it does.
+    pub help: &'static str,
+    /// Never shown back.
+    pub secret: bool,
+    set: fn(&mut Config, &[String]) -> Result<(), String>,
+}
+
+impl Field {
+    /// The flag, without its dashes.
+    pub fn flag(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// The environment variable.
+    pub fn variable(&self) -> String {
+        format!("TRUEGAUGE_{}", self.name.to_ascii_uppercase())
+    }
+}
+
+/// Values by setting's name, as one source gives them.
+pub type Given = BTreeMap<&'static str, Vec<String>>;
+
+/// Why the settings can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file can't be read.
+    #[error("cannot read the configuration `{path}`: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not TOML.
+    #[error("the configuration `{path}` is not TOML: {reason}")]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Where and what.
+        reason: String,
+    },
+    /// A key that no setting has.
+    #[error("`{key}` in `{path}` is not a setting{}", .nearest.map(|n| format!(": did you mean `{n}`?")).unwrap_or_default())]
+    UnknownKey {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// The setting that was probably meant.
+        nearest: Option<&'static str>,
+    },
+    /// A value that its setting can't take.
+    #[error("{origin} is not usable: {reason}")]
+    Value {
+        /// The flag, variable or key.
+        origin: String,
+        /// What was found and what is wanted.
+        reason: String,
+    },
+}
+
+impl ConfigError {
+    /// The next step.
+    pub fn hint(&self) -> &'static str {
+        "`truegauge up --help` lists every setting with its default; docs/reference/config.md explains them"
+    }
+}
+
+const fn field(
+    name: &'static str,
+    shape: Shape,
+    default: &'static str,
+    help: &'static str,
+    set: fn(&mut Config, &[String]) -> Result<(), String>,
+) -> Field {
+    Field { name, shape, default, help, secret: false, set }
+}
+
+/// Every setting.
+pub const FIELDS: [Field; 13] = [
+    field(
+        "data_dir",
+        Shape::Path,
+        "$XDG_DATA_HOME/truegauge, else ~/.local/share/truegauge",
+        "Directory of the store; one server at a time",
+        |c, v| {
+            c.data_dir = PathBuf::from(one(v)?);
+            Ok(())
+        },
+    ),
+    field("listen", Shape::Address, "127.0.0.1:9494", "Address of UI, API and push", |c, v| {
+        c.listen = address(one(v)?)?;
+        Ok(())
+    }),
+    field(
+        "otlp_grpc_listen",
+        Shape::Address,
+        "127.0.0.1:4317",
+        "Address of OTLP over gRPC (accepted; this version does not open it yet)",
+        |c, v| {
+            c.otlp_grpc_listen = address(one(v)?)?;
+            Ok(())
+        },
+    ),
+    field(
+        "otlp_http_listen",
+        Shape::Address,
+        "127.0.0.1:4318",
+        "Address of OTLP over HTTP (accepted; this version does not open it yet)",
+        |c, v| {
+            c.otlp_http_listen = address(one(v)?)?;
+            Ok(())
+        },
+    ),
+    Field {
+        secret: true,
+        ..field(
+            "token",
+            Shape::Text,
+            "",
+            "Bearer token that API and `/metrics` ask for; wanted where the address is not loopback",
+            |c, v| {
+                c.token = token(one(v)?)?;
+                Ok(())
+            },
+        )
+    },
+    field("token_file", Shape::Path, "", "File that holds the token; beats `token`", |c, v| {
+        let path = one(v)?;
+        let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read `{path}`: {e}"))?;
+        c.token = token(text.trim())?;
+        Ok(())
+    }),
+    field(
+        "insecure_no_auth",
+        Shape::Switch,
+        "false",
+        "Serve a non-loopback address without a token: anyone who reaches it reads, writes and deletes",
+        |c, v| {
+            c.insecure_no_auth = switch(one(v)?)?;
+            Ok(())
+        },
+    ),
+    field(
+        "allowed_hosts",
+        Shape::List,
+        "",
+        "Host names beside localhost, the machine's own and IP addresses under which the server is called, as behind a proxy",
+        |c, v| {
+            c.allowed_hosts = v.iter().map(|h| h.to_ascii_lowercase()).collect();
+            Ok(())
+        },
+    ),
+    field(
+        "allowed_origins",
+        Shape::List,
+        "",
+        "Origins beside the server's own whose pages may call the API, such as `http://localhost:5173`",
+        |c, v| {
+            c.allowed_origins = v.iter().map(|o| o.trim_end_matches('/').to_ascii_lowercase()).collect();
+            Ok(())
+        },
+    ),
+    field(
+        "reserve_bytes",
+        Shape::Bytes,
+        "256MiB",
+        "Free space on the data directory's disk below which writes are refused and reads go on",
+        |c, v| {
+            c.reserve_bytes = bytes(one(v)?)?;
+            Ok(())
+        },
+    ),
+    field(
+        "spool_dir",
+        Shape::Path,
+        "$XDG_STATE_HOME/truegauge/spool, else ~/.local/state/truegauge/spool",
+        "Folder of this user's spools",
+        |c, v| {
+            c.spool_dir = PathBuf::from(one(v)?);
+            Ok(())
+        },
+    ),
+    field(
+        "adopt_spools",
+        Shape::Switch,
+        "true",
+        "Take in spools whose writer is gone and that were meant for no other server",
+        |c, v| {
+            c.adopt_spools = switch(one(v)?)?;
+            Ok(())
+        },
+    ),
+    field(
+        "log_format",
+        Shape::Text,
+        "auto",
+        "`text`, `json`, or `auto`: text on a terminal and JSON otherwise",
+        |c, v| {
+            let format = one(v)?;
+            if !["auto", "text", "json"].contains(&format) {
+                return Err(format!("found `{format}`, wanted `auto`, `text` or `json`"));
+            }
+            format.clone_into(&mut c.log_format);
+            Ok(())
+        },
+    ),
+];
+
+impl Default for Config {
+    /// The defaults, by the environment's `HOME` and `XDG_*`.
+    fn default() -> Self {
+        let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        Self {
+            data_dir: home_dir("XDG_DATA_HOME", ".local/share").join("truegauge"),
+            listen: loopback(9494),
+            otlp_grpc_listen: loopback(4317),
+            otlp_http_listen: loopback(4318),
+            token: String::new(),
+            insecure_no_auth: false,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            reserve_bytes: 256 << 20,
+            spool_dir: home_dir("XDG_STATE_HOME", ".local/state").join("truegauge/spool"),
+            adopt_spools: true,
+            log_format: "auto".into(),
+            catalog: Vec::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Puts `flags`, the environment behind `variable` and the file together.
+    pub fn resolve(
+        flags: &Given,
+        variable: &dyn Fn(&str) -> Option<String>,
+        file: Option<&Path>,
+    ) -> Result<Self, ConfigError> {
+        let in_file = file.map(read_file).transpose()?.unwrap_or_default();
+        let mut config = Self::default();
+        for field in &FIELDS {
+            let from_variable = || variable(&field.variable()).filter(|v| !v.is_empty());
+            let (origin, values) = if let Some(values) = flags.get(field.name) {
+                (format!("`--{}`", field.flag()), values.clone())
+            } else if let Some(value) = from_variable() {
+                let values = if field.shape == Shape::List {
+                    value.split(',').map(|v| v.trim().to_owned()).collect()
+                } else {
+                    vec![value]
+                };
+                (format!("`{}`", field.variable()), values)
+            } else if let Some(values) = in_file.get(field.name) {
+                (format!("`{}` in the configuration", field.name), values.clone())
+            } else {
+                continue;
+            };
+            (field.set)(&mut config, &values).map_err(|reason| ConfigError::Value { origin, reason })?;
+        }
+        Ok(config)
+    }
+}
+
+fn read_file(path: &Path) -> Result<Given, ConfigError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+    let table: toml::Table = text
+        .parse()
+        .map_err(|e: toml::de::Error| ConfigError::Syntax { path: path.to_owned(), reason: e.to_string() })?;
+    let mut given = Given::new();
+    for (key, value) in table {
+        let Some(field) = FIELDS.iter().find(|f| f.name == key) else {
+            let nearest = nearest(&key, FIELDS.iter().map(|f| f.name));
+            return Err(ConfigError::UnknownKey { path: path.to_owned(), key, nearest });
+        };
+        let values = match value {
+            toml::Value::Array(items) if field.shape == Shape::List => items.iter().map(plain).collect(),
+            toml::Value::Array(_) | toml::Value::Table(_) => {
+                let origin = format!("`{key}` in `{}`", path.display());
+                return Err(ConfigError::Value { origin, reason: "one plain value is wanted".into() });
+            }
+            other => vec![plain(&other)],
+        };
+        given.insert(field.name, values);
+    }
+    Ok(given)
+}
+
+fn plain(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// `$variable`, else `~/fallback`, else the current directory's `fallback`.
+fn home_dir(variable: &str, fallback: &str) -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    set(variable).or_else(|| set("HOME").map(|home| home.join(fallback))).unwrap_or_else(|| fallback.into())
+}
+
+fn one(values: &[String]) -> Result<&str, String> {
+    match values {
+        [value] => Ok(value),
+        _ => Err(format!("{} values given, one is wanted", values.len())),
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let text = text.strip_prefix("localhost:").map_or_else(|| text.to_owned(), |p| format!("127.0.0.1:{p}"));
+    text.parse().map_err(|_source: std::net::AddrParseError| {
+        format!("found `{text}`, wanted an IP address and a port such as `127.0.0.1:9494`")
+    })
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "0" | "false" | "no" | "off" => Ok(false),
+        other => Err(format!("found `{other}`, wanted `true` or `false`")),
+    }
+}
+
+fn token(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.bytes().all(|b| b.is_ascii_graphic()) {
+        Ok(text.to_owned())
+    } else {
+        Err("a token is printable ASCII without spaces".into())
+    }
+}
+
+/// Reads `4096`, `64MiB`, `1.5 GiB`.
+fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("found `{text}`, wanted bytes such as `268435456` or `256MiB`");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit: u64 = match &text[digits.len()..] {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        _ => return Err(wrong()),
+    };
+    let digits = digits.trim();
+    if let Ok(whole) = digits.parse::<u64>() {
+        return whole.checked_mul(unit).ok_or_else(wrong);
+    }
+    let number: f64 = digits.parse().map_err(|_source: std::num::ParseFloatError| wrong())?;
+    if number.is_finite() && number >= 0.0 { Ok((number * unit as f64) as u64) } else { Err(wrong()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(flags: &[(&'static str, &str)], env: &[(&str, &str)], file: &str) -> Result<Config, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.toml");
+        std::fs::write(&path, file).unwrap();
+        let flags = flags.iter().map(|(k, v)| (*k, vec![(*v).to_owned()])).collect();
+        let variable = |name: &str| env.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        Config::resolve(&flags, &variable, Some(&path))
+            .map_err(|e| e.to_string().replace(&path.display().to_string(), "FILE"))
+    }
+
+    #[test]
+    fn flag_beats_variable_beats_file_beats_default() {
+        let file = "listen = '127.0.0.1:1'\nreserve_bytes = 5";
+        let env = [("TRUEGAUGE_LISTEN", "127.0.0.1:2")];
+        let port = |config: Config| config.listen.port();
+        assert_eq!(resolve(&[("listen", "127.0.0.1:3")], &env, file).map(port), Ok(3));
+        assert_eq!(resolve(&[], &env, file).map(port), Ok(2));
+        assert_eq!(resolve(&[], &[], file).map(port), Ok(1));
+        assert_eq!(resolve(&[], &[], "").map(port), Ok(9494));
+        assert_eq!(resolve(&[], &env, file).map(|c| c.reserve_bytes), Ok(5));
+    }
+
+    #[test]
+    fn wrong_settings_say_what_was_found_and_what_is_wanted() {
+        let check = |file: &str, want: &str| assert_eq!(resolve(&[], &[], file).unwrap_err(), want);
+        check("lisen = 'x'", "`lisen` in `FILE` is not a setting: did you mean `listen`?");
+        check("wavelength = 'x'", "`wavelength` in `FILE` is not a setting");
+        check(
+            "listen = 'example.org:80'",
+            "`listen` in the configuration is not usable: found `example.org:80`, wanted an IP address and a port such as `127.0.0.1:9494`",
+        );
+        check(
+            "reserve_bytes = '1 MB'",
+            "`reserve_bytes` in the configuration is not usable: found `1 MB`, wanted bytes such as `268435456` or `256MiB`",
+        );
+        check("listen = ['a']", "`listen` in `FILE` is not usable: one plain value is wanted");
+        assert!(
+            resolve(&[], &[], "listen =").unwrap_err().starts_with("the configuration `FILE` is not TOML")
+        );
+    }
+
+    #[test]
+    fn defaults_in_the_table_are_the_defaults() {
+        let default = Config::default();
+        for field in FIELDS.iter().filter(|f| !f.default.is_empty() && !f.default.starts_with('$')) {
+            let mut changed = default.clone();
+            (field.set)(&mut changed, &[field.default.to_owned()]).unwrap();
+            assert_eq!(format!("{changed:?}"), format!("{default:?}"), "{}", field.name);
+        }
+    }
+
+    #[test]
+    fn bytes_come_with_or_without_a_unit() {
+        assert_eq!(bytes("4096"), Ok(4096));
+        assert_eq!(bytes("1.5GiB"), Ok(3 << 29));
+        assert_eq!(bytes("64 MiB"), Ok(64 << 20));
+        assert!(bytes("-1").is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! What an HTTP caller is told when something can't be done.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// An answer that is not a success. [`crate::guard`] adds the request's id on the way out.
+#[derive(Debug, Clone)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    message: String,
+    hint: String,
+    reasons: Vec<String>,
+    retry_after_seconds: Option<u32>,
+}
+
+/// The body of every answer that is not a success.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ErrorBody {
+    /// What went wrong.
+    pub(crate) error: ErrorDetail,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ErrorDetail {
+    /// A word for programs, such as `not_found`.
+    pub(crate) code: String,
+    /// A sentence for people.
+    pub(crate) message: String,
+    /// What to do next; may be empty.
+    pub(crate) hint: String,
+    /// The same as the answer's header `x-request-id` and the server's log.
+    pub(crate) request_id: String,
+    /// Every reason on its own, where there may be several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) reasons: Vec<String>,
+}
+
+/// The detail, handed to the guard beside the answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Carried(pub(crate) ErrorDetail);
+
+/// The word for a status.
+pub(crate) fn code_of(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        400 => "bad_request",
+        401 => "unauthorized",
+        403 => "forbidden",
+        404 => "not_found",
+        405 => "method_not_allowed",
+        408 => "timeout",
+        413 => "too_large",
+        415 => "unsupported_media_type",
+        429 => "too_many_requests",
+        503 => "unavailable",
+        400..=499 => "bad_request",
+        _ => "internal",
+    }
+}
+
+impl ApiError {
+    /// An error of the given status.
+    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            message: message.into(),
+            hint: String::new(),
+            reasons: Vec::new(),
+            retry_after_seconds: None,
+        }
+    }
+
+    /// 400: what was sent is not usable.
+    pub(crate) fn bad(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// 404: what was asked for is not here.
+    pub(crate) fn missing(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, message)
+    }
+
+    /// 413: too much at once.
+    pub(crate) fn too_large(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+    }
+
+    /// 503: not now; try again after so many seconds.
+    pub(crate) fn unavailable(message: impl Into<String>, retry_after_seconds: u32) -> Self {
+        let mut error = Self::new(StatusCode::SERVICE_UNAVAILABLE, message);
+        error.retry_after_seconds = Some(retry_after_seconds);
+        error
+    }
+
+    /// 500: our own fault.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+    }
+
+    /// Adds the next step.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
+    /// Adds every reason on its own.
+    #[must_use]
+    pub(crate) fn reasons(mut self, reasons: Vec<String>) -> Self {
+        self.reasons = reasons;
+        self
+    }
+
+    /// The status it answers with.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+}
+
+impl From<store::AppendError> for ApiError {
+    fn from(error: store::AppendError) -> Self {
+        match error {
+            store::AppendError::Full { .. } => {
+                Self::unavailable(error.to_string(), 10).hint("free space on the data directory's disk")
+            }
+            store::AppendError::Busy { .. } => Self::unavailable(error.to_string(), 1),
+            store::AppendError::Failed { .. } => Self::unavailable(error.to_string(), 5)
+                .hint("the server's log and `truegauge doctor` say more"),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let detail = ErrorDetail {
+            code: code_of(self.status).to_owned(),
+            message: self.message,
+            hint: self.hint,
+            request_id: String::new(),
+            reasons: self.reasons,
+        };
+        let mut response = (self.status, Json(ErrorBody { error: detail.clone() })).into_response();
+        if let Some(seconds) = self.retry_after_seconds {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response.extensions_mut().insert(Carried(detail));
+        response
+    }
+}

@@ -1,0 +1,225 @@
+//! Who may ask, from where, for how long; what every answer carries.
+//!
+//! Outermost layer of the router. A browser page of a foreign origin, or one that reached us under a
+//! foreign name (DNS rebinding), is refused before anything is looked at.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, Bytes};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::app::App;
+use crate::error::{ApiError, Carried, ErrorBody, ErrorDetail, code_of};
+
+/// Longest time from a request's head to its answer's head, its body included.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The content policy: nothing foreign, nothing inline but styles set by scripts.
+const CONTENT_POLICY: &str = "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; \
+     object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/// Checks the request, bounds its time and finishes its answer.
+pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().map(|p| p.as_str().to_owned());
+    let response = match refuse(&app, request.method(), request.uri(), request.headers()) {
+        Err((reason, error)) => {
+            app.metrics.refused.add(&[reason], 1);
+            error.into_response()
+        }
+        Ok(()) => tokio::time::timeout(ANSWER_TIME_MAX, next.run(request)).await.unwrap_or_else(
+            |_elapsed: tokio::time::error::Elapsed| {
+                ApiError::new(
+                    StatusCode::REQUEST_TIMEOUT,
+                    format!("not finished within {} s", ANSWER_TIME_MAX.as_secs()),
+                )
+                .into_response()
+            },
+        ),
+    };
+    let code = response.status().as_u16().to_string();
+    let route = route.as_deref().unwrap_or("other");
+    let method =
+        if matches!(method, Method::GET | Method::HEAD | Method::POST | Method::PATCH | Method::DELETE) {
+            method.as_str().to_owned()
+        } else {
+            "other".to_owned()
+        };
+    app.metrics.answers.add(&[route, &method, &code], 1);
+    app.metrics
+        .answering_us
+        .fetch_add(u64::try_from(started.elapsed().as_micros()).unwrap_or(0), Ordering::Relaxed);
+    finish(response)
+}
+
+/// The reason for the counter, and the answer.
+type Refusal = (&'static str, ApiError);
+
+fn refuse(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    let host = headers.get(header::HOST).and_then(|h| h.to_str().ok()).unwrap_or_default();
+    let host = uri.authority().map_or(host, axum::http::uri::Authority::as_str).to_ascii_lowercase();
+    if !host_allowed(app, &host) {
+        let message = format!("this server is not called `{}`", shown(&host));
+        let error = ApiError::new(StatusCode::FORBIDDEN, message)
+            .hint("add the name to `allowed_hosts` if it is yours (docs/guides/server.md)");
+        return Err(("host", error));
+    }
+    if let Some(origin) = headers.get(header::ORIGIN) {
+        let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
+        let own = origin.split_once("://").is_some_and(|(_, authority)| authority == host);
+        if !own && !app.config.allowed_origins.contains(&origin) {
+            let message = format!("pages of `{}` may not call this server", shown(&origin));
+            let error = ApiError::new(StatusCode::FORBIDDEN, message)
+                .hint("add the origin to `allowed_origins` if it is yours (docs/guides/server.md)");
+            return Err(("origin", error));
+        }
+    }
+    let path = uri.path();
+    let open = !(path.starts_with("/api/") || path == "/metrics") || method == Method::OPTIONS;
+    if open || app.config.token.is_empty() || has_token(headers, &app.config.token) {
+        return Ok(());
+    }
+    let error =
+        ApiError::new(StatusCode::UNAUTHORIZED, "a token is needed, and none or a wrong one was sent")
+            .hint("send `Authorization: Bearer <token>`; clients read it from `TRUEGAUGE_TOKEN`");
+    Err(("token", error))
+}
+
+/// At most 80 characters of something foreign, without control characters.
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(80).collect()
+}
+
+/// Whether the server may be called by this `Host`: an IP address can't be rebound to us by a name
+/// server, so only names need to be known.
+fn host_allowed(app: &App, host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.ends_with(':') => name,
+        _ => host,
+    };
+    let bare = name.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or(name);
+    name == "localhost"
+        || bare.parse::<std::net::IpAddr>().is_ok()
+        || app.config.allowed_hosts.iter().any(|allowed| allowed == name || allowed == host)
+        || (!app.config.listen.ip().is_loopback() && own_name(name))
+}
+
+fn own_name(name: &str) -> bool {
+    let uname = rustix::system::uname();
+    uname.nodename().to_str().is_ok_and(|own| {
+        let own = own.to_ascii_lowercase();
+        name == own || own.split('.').next() == Some(name)
+    })
+}
+
+fn has_token(headers: &HeaderMap, token: &str) -> bool {
+    let Some(given) = headers.get(header::AUTHORIZATION) else { return false };
+    let Some((scheme, given)) = given.as_bytes().split_at_checked(7) else { return false };
+    scheme.eq_ignore_ascii_case(b"bearer ") && equal(given.trim_ascii(), token.as_bytes())
+}
+
+/// Compares without telling by its duration where the first difference is.
+fn equal(given: &[u8], wanted: &[u8]) -> bool {
+    let mut difference = given.len() ^ wanted.len();
+    for (at, byte) in given.iter().enumerate() {
+        let other = wanted.get(at % wanted.len().max(1)).copied().unwrap_or_default();
+        difference |= usize::from(std::hint::black_box(byte ^ other));
+    }
+    difference == 0
+}
+
+/// Gives every answer its id and safety headers, and every failure its JSON body.
+fn finish(mut response: Response) -> Response {
+    let id = request_id();
+    if response.status().is_client_error() || response.status().is_server_error() {
+        response = failure(response, &id);
+    }
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
+    );
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_POLICY));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        headers.insert(REQUEST_ID, id);
+    }
+    response
+}
+
+/// Rewrites a failure's body as [`ErrorBody`] with the request's id; a failure that brings no detail
+/// of ours, as the router's own, gets one by its status.
+fn failure(mut response: Response, id: &str) -> Response {
+    let status = response.status();
+    let detail = response.extensions_mut().remove::<Carried>().map_or_else(
+        || ErrorDetail {
+            code: code_of(status).to_owned(),
+            message: status.canonical_reason().unwrap_or("the request failed").to_ascii_lowercase(),
+            hint: if status == StatusCode::METHOD_NOT_ALLOWED {
+                "`/api/openapi.json` lists every path and its methods".to_owned()
+            } else {
+                String::new()
+            },
+            ..ErrorDetail::default()
+        },
+        |Carried(detail)| detail,
+    );
+    if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
+        tracing::error!(request_id = id, message = detail.message, "a request failed");
+    }
+    let body = ErrorBody { error: ErrorDetail { request_id: id.to_owned(), ..detail } };
+    let bytes = serde_json::to_vec(&body).unwrap_or_default();
+    let (mut parts, _) = response.into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.remove(header::CONTENT_ENCODING);
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if status == StatusCode::UNAUTHORIZED {
+        parts.headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    Response::from_parts(parts, Body::from(Bytes::from(bytes)))
+}
+
+/// Eight random bytes in hex; all zero if the system has none to give.
+fn request_id() -> String {
+    let mut bytes = [0u8; 8];
+    if getrandom::fill(&mut bytes).is_err() {
+        bytes = [0; 8];
+    }
+    format!("{:016x}", u64::from_be_bytes(bytes))
+}
+
+/// What a panic in a handler answers with.
+pub(crate) fn after_panic(app: &App, panic: &(dyn std::any::Any + Send)) -> Response {
+    app.metrics.panics.fetch_add(1, Ordering::Relaxed);
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|s| (*s).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    tracing::error!(panic = text, "a request's handler panicked");
+    ApiError::internal("the request hit a fault of ours").hint("the server's log has more").into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::equal;
+
+    #[test]
+    fn only_the_whole_token_is_equal() {
+        assert!(equal(b"secret", b"secret"));
+        for wrong in ["", "secre", "secrets", "secretsecret", "Secret"] {
+            assert!(!equal(wrong.as_bytes(), b"secret"), "{wrong}");
+        }
+        assert!(!equal(b"", b"x"));
+    }
+}

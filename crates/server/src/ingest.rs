@@ -1,0 +1,303 @@
+//! Takes push requests into the store: the one path for the network and for spools.
+//!
+//! What a request may say is checked here again, whatever the client checked: a point that can't be
+//! kept is refused and counted under a bounded reason, the rest of the request is kept.
+
+use std::collections::BTreeMap;
+
+use model::{AttributeValue, RunChange, RunPath, TagChange, WriterId, series_identity};
+use store::{AppendError, Batch, Receipt, SeriesBatch};
+use wire::push::{Count, PushError, PushRequest, PushResponse, Series};
+
+use crate::app::Shared;
+
+/// Longest of a run's four names, bytes.
+const RUN_NAME_BYTES_MAX: usize = 256;
+/// Longest key of a fact, bytes.
+const ATTRIBUTE_KEY_BYTES_MAX: usize = 256;
+/// Longest text of a fact, bytes.
+const ATTRIBUTE_TEXT_BYTES_MAX: usize = 64 << 10;
+/// Most facts of one run.
+const ATTRIBUTES_MAX: usize = 10_000;
+/// Longest tag, bytes.
+pub(crate) const TAG_BYTES_MAX: usize = 128;
+/// Most tags of one run.
+const TAGS_MAX: usize = 200;
+/// Longest description, bytes.
+pub(crate) const DESCRIPTION_BYTES_MAX: usize = 64 << 10;
+/// Longest text a session says of itself (host, token, reason), bytes.
+const SESSION_TEXT_BYTES_MAX: usize = 4 << 10;
+/// Longest reason under which a client counts what it lost, bytes.
+const REASON_BYTES_MAX: usize = 40;
+/// Most reasons in one request.
+const REASONS_MAX: usize = 32;
+
+/// Prefix of the reasons that the server itself refused for, among a run's lost points.
+pub(crate) const REFUSED_PREFIX: &str = "refused/";
+
+/// Why a request is not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum IngestError {
+    /// It never will be.
+    #[error(transparent)]
+    Unusable(#[from] PushError),
+    /// It may be, later.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+}
+
+/// A request, checked and ready for the store.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    batch: Batch,
+    run: RunPath,
+    refused: Refused,
+}
+
+/// What was refused so far: reason to count and one example.
+#[derive(Debug, Default)]
+struct Refused(BTreeMap<&'static str, (u64, String)>);
+
+impl Refused {
+    fn add(&mut self, reason: &'static str, count: u64, example: impl FnOnce() -> String) {
+        self.0.entry(reason).or_insert_with(|| (0, example())).0 += count;
+    }
+}
+
+impl Checked {
+    /// What it holds in memory, bytes, near enough.
+    pub(crate) fn bytes(&self) -> usize {
+        let series = |s: &SeriesBatch| {
+            let labels: usize = s.identity.labels.iter().map(|(k, v)| k.len() + v.len() + 32).sum();
+            labels + s.identity.display.len() + s.samples.capacity() * size_of::<model::Sample>() + 128
+        };
+        1024 + self.batch.series.iter().map(series).sum::<usize>()
+    }
+}
+
+/// Checks a request: unusable as a whole is an error, unusable parts are left out and counted.
+pub(crate) fn check(shared: &Shared, request: &PushRequest) -> Result<Checked, PushError> {
+    let writer: WriterId =
+        request.client_id.as_slice().try_into().map_err(|_source: std::array::TryFromSliceError| {
+            PushError::Invalid("`client_id` is not 16 bytes".into())
+        })?;
+    let mut refused = Refused::default();
+    let mut change = request.run_change()?;
+    check_path(&change.path)?;
+    check_change(shared, &mut change, &mut refused);
+    let mut series = Vec::with_capacity(request.series.len());
+    for one in &request.series {
+        if let Some(batch) = check_series(&change.path, one, &mut refused)? {
+            series.push(batch);
+        }
+    }
+    for (reason, (count, _)) in &refused.0 {
+        change.dropped.push((format!("{REFUSED_PREFIX}{reason}"), *count));
+    }
+    let run = change.path.clone();
+    Ok(Checked {
+        batch: Batch { writer: Some((writer, request.sequence)), change: Some(change), series },
+        run,
+        refused,
+    })
+}
+
+/// Stores what was checked. Blocks until it is durable.
+pub(crate) fn store(
+    shared: &Shared,
+    checked: Checked,
+    door: &'static str,
+) -> Result<PushResponse, AppendError> {
+    let Checked { batch, run, refused } = checked;
+    let receipt = shared.store.append(batch).inspect_err(|error| {
+        let outcome = match error {
+            AppendError::Full { .. } => "full",
+            AppendError::Busy { .. } => "busy",
+            AppendError::Failed { .. } => "failed",
+        };
+        shared.metrics.requests.add(&[door, outcome], 1);
+    })?;
+    let id = run.id();
+    shared.changed(id);
+    if receipt.duplicate {
+        shared.metrics.requests.add(&[door, "duplicate"], 1);
+    } else {
+        shared.metrics.requests.add(&[door, "stored"], 1);
+        shared.metrics.samples.add(&[door], receipt.stored);
+    }
+    let refused = counts(refused, &receipt);
+    if !receipt.duplicate {
+        for count in &refused {
+            shared.metrics.rejected.add(&[door, &count.reason], count.count);
+        }
+        shared.board.refused(id, &receipt.refused);
+    }
+    Ok(PushResponse {
+        run_id: id.to_string(),
+        attempt: receipt.attempt,
+        stored: receipt.stored,
+        refused,
+        duplicate: receipt.duplicate,
+    })
+}
+
+/// Decodes, checks and stores a spool's record.
+pub(crate) fn record(shared: &Shared, bytes: &[u8], door: &'static str) -> Result<PushResponse, IngestError> {
+    let request = wire::push::decode(bytes)?;
+    let checked = check(shared, &request)?;
+    Ok(store(shared, checked, door)?)
+}
+
+fn counts(mut refused: Refused, receipt: &Receipt) -> Vec<Count> {
+    for (reason, count, example) in &receipt.refused {
+        refused.add(reason, *count, || example.clone());
+    }
+    let count = |(reason, (count, example)): (&str, (u64, String))| Count {
+        reason: reason.to_owned(),
+        count,
+        example,
+    };
+    refused.0.into_iter().map(count).collect()
+}
+
+fn check_path(path: &RunPath) -> Result<(), PushError> {
+    let names = [
+        ("organization", &path.organization),
+        ("workspace", &path.workspace),
+        ("project", &path.project),
+        ("run", &path.run),
+    ];
+    for (what, name) in names {
+        if name.len() > RUN_NAME_BYTES_MAX {
+            let found = name.len();
+            return Err(PushError::Invalid(format!(
+                "the {what}'s name has {found} bytes, at most {RUN_NAME_BYTES_MAX} are kept"
+            )));
+        }
+        if name.chars().any(char::is_control) {
+            return Err(PushError::Invalid(format!("the {what}'s name holds a control character")));
+        }
+    }
+    Ok(())
+}
+
+fn check_series(
+    path: &RunPath,
+    series: &Series,
+    refused: &mut Refused,
+) -> Result<Option<SeriesBatch>, PushError> {
+    let samples = series.samples()?;
+    let points = samples.len() as u64;
+    if points == 0 {
+        return Ok(None);
+    }
+    if let Err(error) = model::check_display_name(&series.name) {
+        refused.add(error.reason(), points, || shorten(error.to_string()));
+        return Ok(None);
+    }
+    let mut labels = Vec::with_capacity(series.labels.len());
+    for label in &series.labels {
+        if let Err(error) = model::check_logged_label(&label.key, &label.value) {
+            refused.add(error.reason(), points, || shorten(format!("{:?}: {error}", series.name)));
+            return Ok(None);
+        }
+        labels.push((label.key.clone(), label.value.clone()));
+    }
+    if !series.scale.is_empty()
+        && let Err(error) = model::check_logged_label("step_scale", &series.scale)
+    {
+        refused.add("scale", points, || shorten(format!("{:?}: {error}", series.name)));
+        return Ok(None);
+    }
+    let identity = series_identity(path, &series.name, &series.scale, &labels);
+    let found = identity.labels.len();
+    if found > model::LABELS_PER_SERIES_MAX {
+        let most = model::LABELS_PER_SERIES_MAX;
+        refused.add("labels", points, || {
+            shorten(format!("{:?} has {found} labels, at most {most} are kept", series.name))
+        });
+        return Ok(None);
+    }
+    Ok(Some(SeriesBatch { identity, samples }))
+}
+
+/// An example stays readable in one line.
+fn shorten(mut text: String) -> String {
+    const BYTES_MAX: usize = 300;
+    if text.len() > BYTES_MAX {
+        let cut = (0..=BYTES_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(cut);
+        text.push('…');
+    }
+    text
+}
+
+fn check_change(shared: &Shared, change: &mut RunChange, refused: &mut Refused) {
+    if let Some((_, event)) = &mut change.session {
+        let facts = &mut event.facts;
+        for text in [&mut facts.host, &mut facts.job_token, &mut facts.client_version, &mut event.reason] {
+            cut(text, SESSION_TEXT_BYTES_MAX);
+        }
+    }
+    let known = shared.store.run(change.path.id());
+    let facts = known.as_ref().map_or(0, |run| run.attributes.len());
+    let mut room = ATTRIBUTES_MAX.saturating_sub(facts);
+    for list in [&mut change.attributes, &mut change.attributes_if_absent] {
+        list.retain(|(key, value)| {
+            let old = known.as_ref().is_some_and(|run| run.attributes.contains_key(key));
+            let usable = attribute_usable(key, value) && (old || room > 0);
+            if usable && !old {
+                room -= 1;
+            }
+            if !usable {
+                refused.add("attribute", 1, || {
+                    shorten(format!("attribute {key:?} is too long, or one too many"))
+                });
+            }
+            usable
+        });
+    }
+    let tags = known.as_ref().map_or(0, |run| run.tags.len());
+    let mut room = TAGS_MAX.saturating_sub(tags);
+    change.tags.retain(|tag| {
+        let TagChange::Add(tag) = tag else { return true };
+        let usable = tag_usable(tag) && room > 0;
+        room = room.saturating_sub(1);
+        if !usable {
+            refused.add("tag", 1, || shorten(format!("tag {tag:?} is too long, or one too many")));
+        }
+        usable
+    });
+    if let Some(description) = &mut change.description {
+        cut(description, DESCRIPTION_BYTES_MAX);
+    }
+    change.dropped.truncate(REASONS_MAX);
+    for (reason, _) in &mut change.dropped {
+        let bounded = !reason.is_empty()
+            && reason.len() <= REASON_BYTES_MAX
+            && reason.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        if !bounded {
+            "other".clone_into(reason);
+        }
+    }
+}
+
+fn attribute_usable(key: &str, value: &AttributeValue) -> bool {
+    let text = if let AttributeValue::Text(text) = value { text.len() } else { 0 };
+    !key.is_empty()
+        && key.len() <= ATTRIBUTE_KEY_BYTES_MAX
+        && !key.chars().any(char::is_control)
+        && text <= ATTRIBUTE_TEXT_BYTES_MAX
+}
+
+/// Whether a tag can be kept.
+pub(crate) fn tag_usable(tag: &str) -> bool {
+    !tag.is_empty() && tag.len() <= TAG_BYTES_MAX && !tag.chars().any(char::is_control)
+}
+
+fn cut(text: &mut String, bytes_max: usize) {
+    if text.len() > bytes_max {
+        let at = (0..=bytes_max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(at);
+    }
+}

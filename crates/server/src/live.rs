@@ -1,0 +1,191 @@
+//! What changed lately: gathered once a second, kept for a while so that a stream can resume.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use model::{RunId, RunState};
+use tokio::sync::broadcast;
+
+use crate::app::{App, Shared, stopped};
+use crate::clock::{now_ms, now_ns};
+
+/// Time between two events.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Rounds between two looks at which runs fell silent.
+const STATE_ROUNDS: u64 = 5;
+/// Events kept for resuming.
+const KEPT_MAX: usize = 600;
+/// Run ids in the events kept, together.
+const KEPT_IDS_MAX: usize = 200_000;
+
+/// The runs that changed within one second.
+#[derive(Debug)]
+pub(crate) struct Tick {
+    /// Grows from event to event, across restarts too.
+    pub(crate) cursor: u64,
+    /// When, milliseconds.
+    pub(crate) time_ms: i64,
+    /// Which runs, in order.
+    pub(crate) runs: Vec<RunId>,
+}
+
+/// What a stream missed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Missed {
+    /// These runs changed since.
+    Runs(BTreeSet<RunId>),
+    /// It was away for too long to say.
+    TooLong,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Live {
+    changed: Mutex<BTreeSet<RunId>>,
+    kept: Mutex<Kept>,
+    ticks: broadcast::Sender<Arc<Tick>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    ticks: VecDeque<Arc<Tick>>,
+    ids: usize,
+    /// Cursor of the latest event, whether kept or not.
+    latest: u64,
+    /// Everything after this cursor is kept.
+    complete_after: u64,
+}
+
+impl Live {
+    /// Starts with no events; cursors go on from the clock, so that they grow across restarts.
+    pub(crate) fn new(now_ms: i64) -> Self {
+        let start = u64::try_from(now_ms).unwrap_or(0);
+        Self {
+            changed: Mutex::default(),
+            kept: Mutex::new(Kept { ticks: VecDeque::new(), ids: 0, latest: start, complete_after: start }),
+            ticks: broadcast::channel(64).0,
+        }
+    }
+
+    /// Notes that a run changed.
+    pub(crate) fn changed(&self, id: RunId) {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+    }
+
+    /// Events from now on.
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Arc<Tick>> {
+        self.ticks.subscribe()
+    }
+
+    /// The latest cursor.
+    pub(crate) fn cursor(&self) -> u64 {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).latest
+    }
+
+    /// What changed after `cursor`, and the latest cursor.
+    pub(crate) fn since(&self, cursor: u64) -> (Missed, u64) {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if cursor < kept.complete_after || cursor > kept.latest {
+            return (Missed::TooLong, kept.latest);
+        }
+        let after = kept.ticks.iter().filter(|tick| tick.cursor > cursor);
+        (Missed::Runs(after.flat_map(|tick| tick.runs.iter().copied()).collect()), kept.latest)
+    }
+
+    /// Turns what changed into an event, if anything did.
+    pub(crate) fn tick(&self, now_ms: i64) {
+        let runs = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
+        if runs.is_empty() {
+            return;
+        }
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let cursor = kept.latest + 1;
+        let tick = Arc::new(Tick { cursor, time_ms: now_ms, runs: runs.into_iter().collect() });
+        kept.latest = cursor;
+        kept.ids += tick.runs.len();
+        kept.ticks.push_back(Arc::clone(&tick));
+        while kept.ticks.len() > KEPT_MAX || kept.ids > KEPT_IDS_MAX {
+            let Some(oldest) = kept.ticks.pop_front() else { break };
+            kept.ids -= oldest.runs.len();
+            kept.complete_after = oldest.cursor;
+        }
+        drop(kept);
+        let _ = self.ticks.send(tick);
+    }
+}
+
+/// Starts the rounds; they end when the server stops.
+pub(crate) fn spawn(app: &App) {
+    let app = Arc::clone(app);
+    let mut stopping = app.stopping.clone();
+    tokio::spawn(async move {
+        let mut states = BTreeMap::new();
+        let mut round = 0u64;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(PERIOD) => (),
+                () = stopped(&mut stopping) => return,
+            }
+            if round.is_multiple_of(STATE_ROUNDS) {
+                let shared = Arc::clone(&app);
+                let watched = tokio::task::spawn_blocking(move || watch(&shared, states)).await;
+                states = watched.unwrap_or_default();
+            }
+            round += 1;
+            app.live.tick(now_ms());
+        }
+    });
+}
+
+/// Notes the runs whose state changed by the clock alone, as when one falls silent.
+fn watch(shared: &Shared, before: BTreeMap<RunId, RunState>) -> BTreeMap<RunId, RunState> {
+    let now_ns = now_ns();
+    let states: BTreeMap<RunId, RunState> =
+        shared.store.runs().iter().map(|run| (run.id(), run.state(now_ns).0)).collect();
+    for (id, state) in &states {
+        if before.get(id).is_some_and(|old| old != state) {
+            shared.live.changed(*id);
+        }
+    }
+    states
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(ids: &[u8]) -> BTreeSet<RunId> {
+        ids.iter().map(|id| RunId([*id; 8])).collect()
+    }
+
+    fn live(rounds: &[&[u8]]) -> Live {
+        let live = Live::new(1_000);
+        for (at, round) in rounds.iter().enumerate() {
+            for id in *round {
+                live.changed(RunId([*id; 8]));
+            }
+            live.tick(at as i64);
+        }
+        live
+    }
+
+    #[test]
+    fn a_stream_resumes_with_all_it_missed_and_nothing_more() {
+        let live = live(&[&[1], &[2, 2, 1], &[], &[3]]);
+        assert_eq!(live.since(1_000), (Missed::Runs(ids(&[1, 2, 3])), 1_003));
+        assert_eq!(live.since(1_001), (Missed::Runs(ids(&[1, 2, 3])), 1_003));
+        assert_eq!(live.since(1_002), (Missed::Runs(ids(&[3])), 1_003));
+        assert_eq!(live.since(1_003), (Missed::Runs(ids(&[])), 1_003));
+    }
+
+    #[test]
+    fn a_cursor_of_another_life_or_too_long_ago_is_told_so() {
+        let short = live(&[&[1]]);
+        assert_eq!(short.since(999).0, Missed::TooLong);
+        assert_eq!(short.since(5_000).0, Missed::TooLong);
+        let long = live(&vec![&[1u8] as &[u8]; KEPT_MAX + 5]);
+        assert_eq!(long.since(1_004).0, Missed::TooLong);
+        assert_eq!(long.since(1_005).0, Missed::Runs(ids(&[1])));
+    }
+}

@@ -1,0 +1,199 @@
+//! The server's own counters and the page `/metrics`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// Labels of one count, in the order of their names' declaration.
+type Key = Vec<String>;
+
+/// Most label combinations of one family; what comes later is counted together as `other`.
+const COMBINATIONS_MAX: usize = 1_000;
+
+/// A counter with labels.
+#[derive(Debug)]
+pub(crate) struct Family {
+    name: &'static str,
+    help: &'static str,
+    labels: &'static [&'static str],
+    counts: Mutex<BTreeMap<Key, u64>>,
+}
+
+impl Family {
+    const fn new(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
+        Self { name, help, labels, counts: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Adds `count` under the given label values.
+    pub(crate) fn add(&self, values: &[&str], count: u64) {
+        debug_assert_eq!(values.len(), self.labels.len(), "{}", self.name);
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut key: Key = values.iter().map(|v| (*v).to_owned()).collect();
+        if counts.len() >= COMBINATIONS_MAX && !counts.contains_key(&key) {
+            key = values.iter().map(|_| "other".to_owned()).collect();
+        }
+        *counts.entry(key).or_default() += count;
+    }
+
+    fn write(&self, page: &mut String) {
+        head(page, self.name, "counter", self.help);
+        for (values, count) in &*self.counts.lock().unwrap_or_else(PoisonError::into_inner) {
+            let labels: Vec<String> =
+                self.labels.iter().zip(values).map(|(k, v)| format!("{k}=\"{}\"", escape(v))).collect();
+            let _ = writeln!(page, "{}{{{}}} {count}", self.name, labels.join(","));
+        }
+    }
+}
+
+/// Everything the server counts of itself.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    started: Instant,
+    started_ms: i64,
+    /// Points stored, by door.
+    pub(crate) samples: Family,
+    /// Points refused, by door and reason.
+    pub(crate) rejected: Family,
+    /// Requests that brought points, by door and outcome.
+    pub(crate) requests: Family,
+    /// Answers, by route, method and status.
+    pub(crate) answers: Family,
+    /// Orphaned spools taken in, by outcome.
+    pub(crate) spools: Family,
+    /// Requests turned away by the guard, by reason.
+    pub(crate) refused: Family,
+    /// Microseconds spent answering.
+    pub(crate) answering_us: AtomicU64,
+    /// Panics caught.
+    pub(crate) panics: AtomicU64,
+    /// Open connections.
+    pub(crate) connections: AtomicU64,
+    /// Open event streams.
+    pub(crate) streams: AtomicU64,
+}
+
+impl Metrics {
+    pub(crate) fn new(now_ms: i64) -> Self {
+        let door = &["door"];
+        Self {
+            started: Instant::now(),
+            started_ms: now_ms,
+            samples: Family::new("truegauge_ingest_samples_total", door, "Points stored."),
+            rejected: Family::new(
+                "truegauge_ingest_rejected_total",
+                &["door", "reason"],
+                "Points refused at a door.",
+            ),
+            requests: Family::new(
+                "truegauge_ingest_requests_total",
+                &["door", "outcome"],
+                "Requests that brought points.",
+            ),
+            answers: Family::new(
+                "truegauge_http_requests_total",
+                &["route", "method", "code"],
+                "HTTP requests answered.",
+            ),
+            spools: Family::new(
+                "truegauge_spool_adopted_total",
+                &["outcome"],
+                "Orphaned spools and their records taken in, set aside or found damaged.",
+            ),
+            refused: Family::new(
+                "truegauge_http_refused_total",
+                &["reason"],
+                "HTTP requests refused before they were looked at.",
+            ),
+            answering_us: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
+            streams: AtomicU64::new(0),
+        }
+    }
+
+    /// Seconds since the start.
+    pub(crate) fn uptime_seconds(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// The page, in Prometheus' text format.
+    pub(crate) fn page(&self, status: &store::Status) -> String {
+        let mut page = String::with_capacity(4096);
+        head(&mut page, "truegauge_build_info", "gauge", "The running version, always 1.");
+        let _ = writeln!(page, "truegauge_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
+        for family in
+            [&self.samples, &self.rejected, &self.requests, &self.answers, &self.spools, &self.refused]
+        {
+            family.write(&mut page);
+        }
+        let load = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64;
+        let mut put = |name: &str, kind: &str, value: f64, help: &str| {
+            head(&mut page, name, kind, help);
+            let _ = writeln!(page, "{name} {value}");
+        };
+        put(
+            "truegauge_http_answering_seconds_total",
+            "counter",
+            load(&self.answering_us) / 1e6,
+            "Time from a request's head to its answer's head, summed over requests.",
+        );
+        put("truegauge_http_panics_total", "counter", load(&self.panics), "Requests whose handler panicked.");
+        put("truegauge_http_connections", "gauge", load(&self.connections), "Open connections.");
+        put("truegauge_http_streams", "gauge", load(&self.streams), "Open event streams.");
+        put("truegauge_store_series", "gauge", status.series as f64, "Series known.");
+        put(
+            "truegauge_store_head_samples",
+            "gauge",
+            status.head_points as f64,
+            "Points in memory, not yet in a segment.",
+        );
+        put("truegauge_store_segments", "gauge", status.segments as f64, "Segment files.");
+        put("truegauge_store_disk_bytes", "gauge", status.disk_bytes as f64, "Bytes on disk.");
+        put(
+            "truegauge_store_free_bytes",
+            "gauge",
+            status.free_bytes as f64,
+            "Free bytes on the data directory's disk.",
+        );
+        put("truegauge_store_commits_total", "counter", status.commits_total as f64, "Durable commits.");
+        put(
+            "truegauge_store_damaged_places",
+            "gauge",
+            status.damage.len() as f64,
+            "Places of damage found in the store, at most 100 are counted.",
+        );
+        put(
+            "truegauge_store_refusing_writes",
+            "gauge",
+            f64::from(u8::from(status.refusing.is_some())),
+            "1 while writes are refused.",
+        );
+        put(
+            "process_start_time_seconds",
+            "gauge",
+            self.started_ms as f64 / 1e3,
+            "Start of the process since the epoch.",
+        );
+        if let Some(bytes) = resident_bytes() {
+            put("process_resident_memory_bytes", "gauge", bytes as f64, "Resident memory.");
+        }
+        page
+    }
+}
+
+fn head(page: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Resident memory of this process, bytes.
+fn resident_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
