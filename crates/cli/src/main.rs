@@ -1,2 +1,14 @@
-//! truegauge.
-fn main() {}
+//! The `truegauge` command: a thin rim over the server and the client.
+//!
+//! Data goes to stdout, everything else to stderr. Exit code 0 is fine, 1 means findings, 2 a usage
+//! or tool error.
+
+mod args;
+mod output;
+mod up;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    args::main()
+}

@@ -64,6 +64,8 @@ pub enum Shape {
 pub struct Field {
     /// Key in the file.
     pub name: &'static str,
+    /// The flag, without its dashes.
+    pub flag: &'static str,
     /// How it is written.
     pub shape: Shape,
     /// Default, as the help shows it.
@@ -76,11 +78,6 @@ pub struct Field {
 }
 
 impl Field {
-    /// The flag, without its dashes.
-    pub fn flag(&self) -> String {
-        self.name.replace('_', "-")
-    }
-
     /// The environment variable.
     pub fn variable(&self) -> String {
         format!("TRUEGAUGE_{}", self.name.to_ascii_uppercase())
@@ -138,18 +135,20 @@ impl ConfigError {
 
 const fn field(
     name: &'static str,
+    flag: &'static str,
     shape: Shape,
     default: &'static str,
     help: &'static str,
     set: fn(&mut Config, &[String]) -> Result<(), String>,
 ) -> Field {
-    Field { name, shape, default, help, secret: false, set }
+    Field { name, flag, shape, default, help, secret: false, set }
 }
 
 /// Every setting.
 pub const FIELDS: [Field; 13] = [
     field(
         "data_dir",
+        "data-dir",
         Shape::Path,
         "$XDG_DATA_HOME/truegauge, else ~/.local/share/truegauge",
         "Directory of the store; one server at a time",
@@ -158,12 +157,13 @@ pub const FIELDS: [Field; 13] = [
             Ok(())
         },
     ),
-    field("listen", Shape::Address, "127.0.0.1:9494", "Address of UI, API and push", |c, v| {
+    field("listen", "listen", Shape::Address, "127.0.0.1:9494", "Address of UI, API and push", |c, v| {
         c.listen = address(one(v)?)?;
         Ok(())
     }),
     field(
         "otlp_grpc_listen",
+        "otlp-grpc-listen",
         Shape::Address,
         "127.0.0.1:4317",
         "Address of OTLP over gRPC (accepted; this version does not open it yet)",
@@ -174,6 +174,7 @@ pub const FIELDS: [Field; 13] = [
     ),
     field(
         "otlp_http_listen",
+        "otlp-http-listen",
         Shape::Address,
         "127.0.0.1:4318",
         "Address of OTLP over HTTP (accepted; this version does not open it yet)",
@@ -186,6 +187,7 @@ pub const FIELDS: [Field; 13] = [
         secret: true,
         ..field(
             "token",
+            "token",
             Shape::Text,
             "",
             "Bearer token that API and `/metrics` ask for; wanted where the address is not loopback",
@@ -195,7 +197,7 @@ pub const FIELDS: [Field; 13] = [
             },
         )
     },
-    field("token_file", Shape::Path, "", "File that holds the token; beats `token`", |c, v| {
+    field("token_file", "token-file", Shape::Path, "", "File that holds the token; beats `token`", |c, v| {
         let path = one(v)?;
         let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read `{path}`: {e}"))?;
         c.token = token(text.trim())?;
@@ -203,6 +205,7 @@ pub const FIELDS: [Field; 13] = [
     }),
     field(
         "insecure_no_auth",
+        "insecure-no-auth",
         Shape::Switch,
         "false",
         "Serve a non-loopback address without a token: anyone who reaches it reads, writes and deletes",
@@ -213,6 +216,7 @@ pub const FIELDS: [Field; 13] = [
     ),
     field(
         "allowed_hosts",
+        "allowed-hosts",
         Shape::List,
         "",
         "Host names beside localhost, the machine's own and IP addresses under which the server is called, as behind a proxy",
@@ -223,6 +227,7 @@ pub const FIELDS: [Field; 13] = [
     ),
     field(
         "allowed_origins",
+        "allowed-origins",
         Shape::List,
         "",
         "Origins beside the server's own whose pages may call the API, such as `http://localhost:5173`",
@@ -233,6 +238,7 @@ pub const FIELDS: [Field; 13] = [
     ),
     field(
         "reserve_bytes",
+        "reserve-bytes",
         Shape::Bytes,
         "256MiB",
         "Free space on the data directory's disk below which writes are refused and reads go on",
@@ -243,6 +249,7 @@ pub const FIELDS: [Field; 13] = [
     ),
     field(
         "spool_dir",
+        "spool-dir",
         Shape::Path,
         "$XDG_STATE_HOME/truegauge/spool, else ~/.local/state/truegauge/spool",
         "Folder of this user's spools",
@@ -253,6 +260,7 @@ pub const FIELDS: [Field; 13] = [
     ),
     field(
         "adopt_spools",
+        "adopt-spools",
         Shape::Switch,
         "true",
         "Take in spools whose writer is gone and that were meant for no other server",
@@ -263,6 +271,7 @@ pub const FIELDS: [Field; 13] = [
     ),
     field(
         "log_format",
+        "log-format",
         Shape::Text,
         "auto",
         "`text`, `json`, or `auto`: text on a terminal and JSON otherwise",
@@ -311,7 +320,7 @@ impl Config {
         for field in &FIELDS {
             let from_variable = || variable(&field.variable()).filter(|v| !v.is_empty());
             let (origin, values) = if let Some(values) = flags.get(field.name) {
-                (format!("`--{}`", field.flag()), values.clone())
+                (format!("`--{}`", field.flag), values.clone())
             } else if let Some(value) = from_variable() {
                 let values = if field.shape == Shape::List {
                     value.split(',').map(|v| v.trim().to_owned()).collect()

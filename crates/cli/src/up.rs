@@ -1,0 +1,117 @@
+//! `truegauge up`: the server in the foreground.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use server::Running;
+use server::config::{Config, FIELDS, Given, Shape};
+use tracing_subscriber::EnvFilter;
+
+use crate::output::{Failure, print_line};
+
+/// Where a client looks when it is told nothing.
+const DEFAULT_PORT: u16 = 9494;
+
+/// Adds a flag for each of the server's settings.
+pub(crate) fn command(command: Command) -> Command {
+    let config = Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .env("TRUEGAUGE_CONFIG")
+        .value_parser(clap::value_parser!(PathBuf))
+        .help("TOML file with any of these settings; flag beats variable beats file");
+    FIELDS.iter().fold(command.arg(config), |command, field| {
+        let variable = field.variable();
+        let mut help = format!("{} [env: {variable}]", field.help);
+        if !field.default.is_empty() {
+            help = format!("{} [env: {variable}] [default: {}]", field.help, field.default);
+        }
+        let arg = Arg::new(field.name).long(field.flag).help(help);
+        command.arg(match field.shape {
+            Shape::Switch => arg
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("true")
+                .value_name("BOOL")
+                .action(ArgAction::Set),
+            Shape::List => arg.action(ArgAction::Append).value_name("NAME"),
+            Shape::Path => arg.value_name("PATH"),
+            Shape::Address => arg.value_name("ADDR"),
+            Shape::Text => arg.value_name("TEXT"),
+            Shape::Bytes => arg.value_name("BYTES"),
+        })
+    })
+}
+
+/// Serves until it is told to stop.
+pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let given: Given = FIELDS
+        .iter()
+        .filter_map(|field| {
+            let values: Vec<String> = matches.get_many::<String>(field.name)?.cloned().collect();
+            Some((field.name, values))
+        })
+        .collect();
+    let file = matches.get_one::<PathBuf>("config").map(PathBuf::as_path);
+    let mut config = Config::resolve(&given, &|name| std::env::var(name).ok(), file)
+        .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    config.catalog = collect::DESCS.to_vec();
+    start_log(&config);
+    tracing::info!(
+        otlp_grpc = %config.otlp_grpc_listen,
+        otlp_http = %config.otlp_http_listen,
+        "this version does not open the OTLP doors yet"
+    );
+    let (data_dir, token) = (config.data_dir.clone(), !config.token.is_empty());
+    let running =
+        server::start(config).map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    greet(&running, &data_dir, token);
+    running.wait();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn start_log(config: &Config) {
+    let filter = EnvFilter::try_from_env("TRUEGAUGE_LOG").unwrap_or_else(|_unset| EnvFilter::new("info"));
+    let terminal = crate::output::stderr_is_terminal();
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let as_text = match config.log_format.as_str() {
+        "text" => true,
+        "json" => false,
+        _ => terminal,
+    };
+    // Only the first subscriber of a process counts; this is the only one there is.
+    let _ = if as_text {
+        builder.with_ansi(terminal).with_target(false).try_init()
+    } else {
+        builder.json().flatten_event(true).try_init()
+    };
+}
+
+/// Where to look and how to send the first point, on stdout: a script reads the address there.
+fn greet(running: &Running, data_dir: &Path, token: bool) {
+    let url = &running.url;
+    let mut lines = vec![
+        format!("truegauge {} serves {url}", env!("CARGO_PKG_VERSION")),
+        format!("data in {}", data_dir.display()),
+        String::new(),
+        "log from Python:".to_owned(),
+    ];
+    if running.addr.port() != DEFAULT_PORT {
+        lines.push(format!("    # where it runs: export TRUEGAUGE_URL={url}"));
+    }
+    if token {
+        lines.push("    # where it runs: export TRUEGAUGE_TOKEN=<the token>".to_owned());
+    }
+    lines.extend(
+        [
+            "    import truegauge as tg",
+            "    tg.init(project_name=\"first\")",
+            "    tg.log({\"loss\": 0.5})",
+            "",
+        ]
+        .map(str::to_owned),
+    );
+    // A stdout that is gone does not stop a server.
+    let _ = print_line(&lines.join("\n"));
+}
