@@ -12,7 +12,7 @@ use crate::transport::Away;
 use crate::warning::Warning;
 
 /// Bytes of requests that wait in memory before the spool takes them, or when it refuses them.
-const READY_BYTES_MAX: usize = 4 << 20;
+const READY_BYTES_MAX: usize = 1 << 20;
 /// First and longest pause between two tries.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(15));
 /// Pause between two looks for a server that nobody named.

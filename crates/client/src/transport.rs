@@ -1,7 +1,7 @@
 //! HTTP to the server: one push, one question.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prost::Message;
 use wire::push::{CONTENT_TYPE, PushResponse};
@@ -14,8 +14,6 @@ const PUSH_TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 /// Most bytes of the list of a run's series.
 const LIST_BYTES_MAX: u64 = 64 << 20;
-/// A failure that took no longer is a refusal, which costs nothing to find out again.
-const QUICK: Duration = Duration::from_millis(100);
 
 /// Sends to one server.
 pub(crate) struct Transport {
@@ -47,7 +45,7 @@ pub(crate) enum Verdict {
 #[derive(Debug, Clone)]
 pub(crate) struct Away {
     pub(crate) why: String,
-    /// It took no time to find out.
+    /// It takes no time to find out again: nobody timed out.
     pub(crate) is_quick: bool,
     /// The server's wish.
     pub(crate) retry_after: Option<Duration>,
@@ -64,9 +62,10 @@ pub struct UrlError {
 
 impl Transport {
     pub(crate) fn new(url: &str, token: Option<&str>) -> Result<Self, UrlError> {
-        let trimmed = url.trim().trim_end_matches('/');
+        let trimmed = url.trim();
         let with_scheme =
             if trimmed.contains("://") { trimmed.to_owned() } else { format!("http://{trimmed}") };
+        let with_scheme = with_scheme.trim_end_matches('/').to_owned();
         let unusable = || UrlError { found: url.to_owned() };
         let uri: ureq::http::Uri = with_scheme.parse().map_err(|_unparsable| unusable())?;
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(unusable)?;
@@ -102,7 +101,6 @@ impl Transport {
 
     /// Sends one request's bytes.
     pub(crate) fn push(&self, bytes: &[u8]) -> Verdict {
-        let started = Instant::now();
         let mut request = self
             .agent
             .post(format!("{}/api/tg/v1/push", self.base))
@@ -111,14 +109,14 @@ impl Transport {
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization);
         }
-        let failed = |e: ureq::Error| Verdict::Later(Away::broken(&e, started));
+        let failed = |e: &ureq::Error| Verdict::Later(Away::broken(e));
         let mut response = match request.send(bytes) {
             Ok(response) => response,
-            Err(error) => return failed(error),
+            Err(error) => return failed(&error),
         };
         let answer = match response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec() {
             Ok(answer) => answer,
-            Err(error) => return failed(error),
+            Err(error) => return failed(&error),
         };
         let header =
             |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
@@ -129,7 +127,7 @@ impl Transport {
             (400 | 411..=418 | 422 | 431, _) => Verdict::Refused(said(status, &answer)),
             _ => Verdict::Later(Away {
                 why: said(status, &answer),
-                is_quick: started.elapsed() < QUICK,
+                is_quick: true,
                 retry_after: header("retry-after").parse().ok().map(Duration::from_secs),
                 fix: fix_for(status),
             }),
@@ -138,7 +136,6 @@ impl Transport {
 
     /// Asks for a JSON document under `/api/tg/v1/`; the status and what came with it.
     pub(crate) fn ask(&self, path: &str, timeout: Duration) -> Result<(u16, serde_json::Value), Away> {
-        let started = Instant::now();
         let mut request = self
             .agent
             .get(format!("{}/api/tg/v1/{path}", self.base))
@@ -149,15 +146,19 @@ impl Transport {
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization);
         }
-        let broken = |e: ureq::Error| Away::broken(&e, started);
-        let mut response = request.call().map_err(broken)?;
-        let body = response.body_mut().with_config().limit(LIST_BYTES_MAX).read_to_vec().map_err(broken)?;
+        let mut response = request.call().map_err(|e| Away::broken(&e))?;
+        let body = response
+            .body_mut()
+            .with_config()
+            .limit(LIST_BYTES_MAX)
+            .read_to_vec()
+            .map_err(|e| Away::broken(&e))?;
         let status = response.status().as_u16();
         match serde_json::from_slice(&body) {
             Ok(value) if matches!(status, 200 | 404) => Ok((status, value)),
             _ => Err(Away {
                 why: said(status, &body),
-                is_quick: started.elapsed() < QUICK,
+                is_quick: true,
                 retry_after: None,
                 fix: fix_for(status),
             }),
@@ -171,8 +172,13 @@ impl Away {
         Self { why: said(status, &[]), is_quick: true, retry_after: None, fix: fix_for(status) }
     }
 
-    fn broken(error: &ureq::Error, started: Instant) -> Self {
-        Self { why: error.to_string(), is_quick: started.elapsed() < QUICK, retry_after: None, fix: None }
+    fn broken(error: &ureq::Error) -> Self {
+        Self {
+            why: error.to_string(),
+            is_quick: !matches!(error, ureq::Error::Timeout(_)),
+            retry_after: None,
+            fix: None,
+        }
     }
 }
 

@@ -61,11 +61,10 @@ impl Shared {
         let mut outbox = lock(&self.outbox);
         self.seal(&mut outbox);
         let sequence = outbox.author.next_sequence - 1;
-        let tries = last_try && outbox.link.try_once_more(Instant::now());
         self.release(outbox);
         self.wake.notify_one();
         let deadline = Instant::now().checked_add(timeout);
-        let is_with_server = self.wait_for_server(sequence, (deadline, tries), poll);
+        let is_with_server = self.wait_for_server(sequence, (deadline, last_try), poll);
         let mut outbox = lock(&self.outbox);
         let outcome = if is_with_server { FlushOutcome::Server } else { outbox.keep() };
         self.release(outbox);
@@ -74,7 +73,10 @@ impl Shared {
 
     /// Waits until the server has everything up to `sequence`, as long as it acknowledges.
     fn wait_for_server(&self, sequence: u64, bounds: (Option<Instant>, bool), poll: Poll<'_>) -> bool {
-        let (deadline, tries) = bounds;
+        let (deadline, last_try) = bounds;
+        // Two, since one may have been on its way before what is waited for was asked.
+        let mut tries_left = if last_try { 2 } else { 0 };
+        let mut is_trying = false;
         let mut stalled_at = Instant::now() + STALL;
         let (mut acks, mut last_record) = (None, None);
         loop {
@@ -90,9 +92,17 @@ impl Shared {
             if acks != Some(outbox.acks) {
                 (acks, stalled_at) = (Some(outbox.acks), now + STALL);
             }
-            let is_worth_it = outbox.link.is_up() || (tries && outbox.link.may_send(now));
-            if !is_worth_it || deadline.is_some_and(|deadline| now >= deadline) {
+            if deadline.is_some_and(|deadline| now >= deadline) {
                 return false;
+            }
+            let is_worth_it = outbox.link.is_up() || (is_trying && outbox.link.may_send(now));
+            if !is_worth_it {
+                if tries_left == 0 || !outbox.link.try_once_more(now) {
+                    return false;
+                }
+                tries_left -= 1;
+                is_trying = true;
+                self.wake.notify_one();
             }
             if now >= stalled_at {
                 // Nobody shall wait for it again until it answers.

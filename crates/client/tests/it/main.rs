@@ -1,0 +1,13 @@
+//! The client through its public face, against a peer that speaks the push protocol.
+
+#![expect(clippy::unwrap_used, reason = "the lint's exemption covers test functions, not their helpers")]
+
+mod crash;
+mod delivery;
+mod fork;
+mod limits;
+mod peer;
+mod session;
+mod steps;
+mod support;
+mod system;
