@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use model::{RunChange, Sample, SeriesIdentity, WriterId};
+use model::{AttributeValue, RunChange, Sample, SeriesIdentity, TagChange, WriterId};
 
 /// Settings of a store.
 #[derive(Debug, Clone)]
@@ -57,10 +57,26 @@ impl Batch {
     /// About how many bytes the batch takes in memory.
     pub(crate) fn bytes(&self) -> usize {
         let points: usize = self.series.iter().map(|s| s.samples.len()).sum();
-        let change =
-            self.change.as_ref().map_or(0, |c| 64 * (c.attributes.len() + c.attributes_if_absent.len()));
+        let change = self.change.as_ref().map_or(0, change_bytes);
         points * size_of::<Sample>() + self.series.len() * 1_024 + change + 512
     }
+}
+
+/// About how many bytes a change takes; its texts are what can be long.
+fn change_bytes(change: &RunChange) -> usize {
+    let value = |value: &AttributeValue| match value {
+        AttributeValue::Text(text) => text.len(),
+        _ => 8,
+    };
+    let attributes = change.attributes.iter().chain(&change.attributes_if_absent);
+    let tags = change.tags.iter().map(|tag| match tag {
+        TagChange::Clear => 8,
+        TagChange::Add(tag) | TagChange::Remove(tag) => 32 + tag.len(),
+    });
+    attributes.map(|(key, v)| 64 + key.len() + value(v)).sum::<usize>()
+        + tags.sum::<usize>()
+        + change.description.as_ref().map_or(0, String::len)
+        + change.dropped.len() * 64
 }
 
 /// Points of one series.

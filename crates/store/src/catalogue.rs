@@ -7,25 +7,26 @@ use std::path::Path;
 use std::sync::Arc;
 
 use model::{RunId, WriterId};
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::SeriesId;
 
-type Table<K> = TableDefinition<'static, K, &'static [u8]>;
+type Key<const N: usize> = [u8; N];
+type Table<const N: usize> = TableDefinition<'static, Key<N>, &'static [u8]>;
 const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");
-const SERIES: Table<u64> = Table::new("series");
-const RUNS: Table<[u8; 8]> = Table::new("runs");
-const SESSIONS: Table<[u8; 12]> = Table::new("sessions");
-const WRITERS: Table<[u8; 16]> = Table::new("writers");
-const SEGMENTS: Table<u64> = Table::new("segments");
-const LOG: Table<u64> = Table::new("log");
+const SERIES: Table<8> = Table::new("series");
+const RUNS: Table<8> = Table::new("runs");
+const SESSIONS: Table<12> = Table::new("sessions");
+const WRITERS: Table<16> = Table::new("writers");
+const SEGMENTS: Table<8> = Table::new("segments");
+const LOG: Table<8> = Table::new("log");
 
 /// Version of tables and rows together.
 const FORMAT: u64 = 1;
 const CACHE_BYTES: usize = 32 << 20;
 
 /// Numbers that only grow, kept with every transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     /// Transactions so far; tells whether one whose commit failed is there after all.
     pub(crate) commit: u64,
@@ -65,7 +66,7 @@ impl Change {
 }
 
 /// Everything but the log.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) counters: Counters,
     pub(crate) series: Vec<(SeriesId, Arc<[u8]>)>,
@@ -73,6 +74,8 @@ pub(crate) struct Contents {
     pub(crate) sessions: Vec<([u8; 12], Vec<u8>)>,
     pub(crate) writers: Vec<(WriterId, Vec<u8>)>,
     pub(crate) segments: Vec<(u64, Vec<u8>)>,
+    /// Rows that are not as they were written, in words.
+    pub(crate) damage: Vec<String>,
 }
 
 /// Why the catalogue did not do something.
@@ -83,15 +86,37 @@ pub(crate) struct CatalogueError {
     pub(crate) reason: String,
     /// The disk is full.
     pub(crate) full: bool,
+    /// The file is not what was written.
+    pub(crate) damaged: bool,
+}
+
+impl CatalogueError {
+    fn damaged(reason: String) -> Self {
+        Self { reason, full: false, damaged: true }
+    }
 }
 
 impl<E: Into<redb::Error>> From<E> for CatalogueError {
     fn from(error: E) -> Self {
+        use std::io::ErrorKind::{InvalidData, StorageFull, UnexpectedEof};
+
         let error = error.into();
-        let full = matches!(&error, redb::Error::Io(io) if io.kind() == std::io::ErrorKind::StorageFull);
-        Self { reason: error.to_string(), full }
+        let (full, damaged) = match &error {
+            redb::Error::Io(io) => {
+                (io.kind() == StorageFull, matches!(io.kind(), InvalidData | UnexpectedEof))
+            }
+            redb::Error::Corrupted(_)
+            | redb::Error::TableTypeMismatch { .. }
+            | redb::Error::TableDoesNotExist(_)
+            | redb::Error::TypeDefinitionChanged { .. } => (false, true),
+            _ => (false, false),
+        };
+        Self { reason: error.to_string(), full, damaged }
     }
 }
+
+/// Takes a log row's number and bytes.
+pub(crate) type EachRow<'a> = dyn FnMut(u64, std::result::Result<&[u8], String>) + 'a;
 
 type Result<T> = std::result::Result<T, CatalogueError>;
 
@@ -99,9 +124,11 @@ type Result<T> = std::result::Result<T, CatalogueError>;
 pub(crate) struct Catalogue(Database);
 
 impl Catalogue {
-    /// Opens or makes the database at `path`.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        let database = guarded(|| Ok(Database::builder().set_cache_size(CACHE_BYTES).create(path)?))?;
+    /// Opens or makes the database at `path`. `check` reads every page and compares its checksum.
+    pub(crate) fn open(path: &Path, check: bool) -> Result<Self> {
+        let mut builder = Database::builder();
+        builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(check);
+        let database = guarded(|| Ok(builder.create(path)?))?;
         let catalogue = Self(database);
         if catalogue.counter("format")?.is_none() {
             let counters = Counters { commit: 0, series: 1, segment: 1, row: 1 };
@@ -115,6 +142,7 @@ impl Catalogue {
                     found.unwrap_or_default()
                 ),
                 full: false,
+                damaged: false,
             }),
         }
     }
@@ -133,10 +161,8 @@ impl Catalogue {
     /// The counters of the last transaction.
     pub(crate) fn counters(&self) -> Result<Counters> {
         let get = |name: &str| {
-            self.counter(name)?.ok_or_else(|| CatalogueError {
-                reason: format!("its catalogue lacks the counter `{name}`"),
-                full: false,
-            })
+            let lacking = || CatalogueError::damaged(format!("its catalogue lacks the counter `{name}`"));
+            self.counter(name)?.ok_or_else(lacking)
         };
         Ok(Counters {
             commit: get("commit")?,
@@ -158,26 +184,22 @@ impl Catalogue {
                     meta.insert(name, value)?;
                 }
                 meta.insert("format", FORMAT)?;
-                let mut table = writing.open_table(SERIES)?;
-                for (id, row) in &change.series {
-                    match row {
-                        Some(row) => _ = table.insert(id, &row[..])?,
-                        None => _ = table.remove(id)?,
-                    }
-                }
-                put(&mut writing.open_table(RUNS)?, change.runs.iter().map(|(id, row)| (id.0, row)))?;
-                put(
-                    &mut writing.open_table(SESSIONS)?,
-                    change.sessions.iter().map(|(key, row)| (*key, row)),
-                )?;
-                put(&mut writing.open_table(WRITERS)?, change.writers.iter().map(|(id, row)| (*id, row)))?;
-                put(&mut writing.open_table(SEGMENTS)?, change.segments.iter().map(|(id, row)| (*id, row)))?;
+                let number = |id: &u64| id.to_be_bytes();
+                let series = change.series.iter().map(|(id, row)| (number(id), row.as_deref()));
+                put(&mut writing.open_table(SERIES)?, series)?;
+                let runs = change.runs.iter().map(|(id, row)| (id.0, row.as_deref()));
+                put(&mut writing.open_table(RUNS)?, runs)?;
+                let sessions = change.sessions.iter().map(|(key, row)| (*key, row.as_deref()));
+                put(&mut writing.open_table(SESSIONS)?, sessions)?;
+                let writers = change.writers.iter().map(|(id, row)| (*id, row.as_deref()));
+                put(&mut writing.open_table(WRITERS)?, writers)?;
+                let segments = change.segments.iter().map(|(id, row)| (number(id), row.as_deref()));
+                put(&mut writing.open_table(SEGMENTS)?, segments)?;
                 let mut log = writing.open_table(LOG)?;
-                for (number, row) in (counters.row - change.rows.len() as u64..).zip(&change.rows) {
-                    log.insert(number, &row[..])?;
-                }
+                let first = counters.row - change.rows.len() as u64;
+                put(&mut log, (first..).zip(&change.rows).map(|(id, row)| (number(&id), Some(&row[..]))))?;
                 if let Some(end) = change.rows_before {
-                    log.retain_in(..end, |_, _| false)?;
+                    log.retain_in(..end.to_be_bytes(), |_, _| false)?;
                 }
             }
             writing.commit()?;
@@ -185,71 +207,167 @@ impl Catalogue {
         })
     }
 
-    /// Reads everything but the log.
+    /// Reads everything but the log. Damaged rows are left out and said.
     pub(crate) fn contents(&self) -> Result<Contents> {
         let counters = self.counters()?;
         guarded(|| {
             let reading = self.0.begin_read()?;
-            let mut series = Vec::new();
-            for row in reading.open_table(SERIES)?.iter()? {
-                let (id, bytes) = row?;
-                series.push((id.value(), bytes.value().into()));
-            }
+            let mut damage = Vec::new();
+            let number = u64::from_be_bytes;
+            let series = all(&reading, SERIES, &mut damage)?.into_iter();
+            let runs = all(&reading, RUNS, &mut damage)?.into_iter();
+            let segments = all(&reading, SEGMENTS, &mut damage)?.into_iter();
             Ok(Contents {
                 counters,
-                series,
-                runs: all(&reading.open_table(RUNS)?)?
-                    .into_iter()
-                    .map(|(id, row)| (RunId(id), row))
-                    .collect(),
-                sessions: all(&reading.open_table(SESSIONS)?)?,
-                writers: all(&reading.open_table(WRITERS)?)?,
-                segments: all(&reading.open_table(SEGMENTS)?)?,
+                series: series.map(|(key, row)| (number(key), row.into())).collect(),
+                runs: runs.map(|(key, row)| (RunId(key), row)).collect(),
+                sessions: all(&reading, SESSIONS, &mut damage)?,
+                writers: all(&reading, WRITERS, &mut damage)?,
+                segments: segments.map(|(key, row)| (number(key), row)).collect(),
+                damage,
             })
         })
     }
 
-    /// Hands the log's rows to `each`, in order.
-    pub(crate) fn rows(&self, each: &mut dyn FnMut(u64, &[u8])) -> Result<()> {
+    /// Hands the log's rows to `each`, in order; a damaged one as an error in words.
+    pub(crate) fn rows(&self, each: &mut EachRow<'_>) -> Result<()> {
         guarded(|| {
             let reading = self.0.begin_read()?;
             for row in reading.open_table(LOG)?.iter()? {
-                let (number, bytes) = row?;
-                each(number.value(), bytes.value());
+                let (key, sealed) = row?;
+                let number = u64::from_be_bytes(key.value());
+                let row = unsealed(&key.value(), sealed.value());
+                each(number, row.ok_or_else(|| "the checksum does not match".to_owned()));
             }
             Ok(())
         })
     }
 }
 
-type BytesTable<'t, K> = redb::Table<'t, K, &'static [u8]>;
+/// What can still be read of a damaged database, log rows included.
+pub(crate) fn salvage(path: &Path) -> (Contents, Vec<Vec<u8>>) {
+    let mut damage = Vec::new();
+    let opened = guarded(|| Ok(Database::builder().set_cache_size(CACHE_BYTES).open(path)?));
+    let reading = opened.and_then(|database| {
+        let reading = guarded(|| Ok(database.begin_read()?))?;
+        Ok((reading, database))
+    });
+    let reading = match &reading {
+        Ok((reading, _database)) => reading,
+        Err(error) => {
+            damage.push(format!("nothing of the catalogue is readable: {error}"));
+            return (Contents { damage, ..Contents::default() }, Vec::new());
+        }
+    };
+    let number = u64::from_be_bytes;
+    let series = sound(reading, SERIES, &mut damage).into_iter();
+    let runs = sound(reading, RUNS, &mut damage).into_iter();
+    let segments = sound(reading, SEGMENTS, &mut damage).into_iter();
+    let contents = Contents {
+        counters: Counters::default(),
+        series: series.map(|(key, row)| (number(key), row.into())).collect(),
+        runs: runs.map(|(key, row)| (RunId(key), row)).collect(),
+        sessions: sound(reading, SESSIONS, &mut damage),
+        writers: sound(reading, WRITERS, &mut damage),
+        segments: segments.map(|(key, row)| (number(key), row)).collect(),
+        damage: Vec::new(),
+    };
+    let log = sound(reading, LOG, &mut damage).into_iter().map(|(_, row)| row).collect();
+    (Contents { damage, ..contents }, log)
+}
 
-fn put<'r, K>(
-    table: &mut BytesTable<'_, K>,
-    rows: impl Iterator<Item = (K, &'r Option<Vec<u8>>)>,
-) -> Result<()>
-where
-    K: redb::Key + for<'k> redb::Value<SelfType<'k> = K> + std::borrow::Borrow<K> + 'static,
-{
+/// The sound rows of a damaged table: from its start up to the damage, then from its end back to it.
+fn sound<const N: usize>(
+    reading: &ReadTransaction,
+    table: Table<N>,
+    damage: &mut Vec<String>,
+) -> Vec<(Key<N>, Vec<u8>)> {
+    let mut rows = Vec::new();
+    let forward = guarded(|| {
+        for row in reading.open_table(table)?.iter()? {
+            let (key, sealed) = row?;
+            take_row(table, key.value(), sealed.value(), &mut rows, damage);
+        }
+        Ok(())
+    });
+    let Err(error) = forward else { return rows };
+    damage.push(format!("the catalogue's table `{}`: {error}", redb::TableHandle::name(&table)));
+    let reached = rows.last().map(|(key, _)| *key);
+    let mut behind = Vec::new();
+    _ = guarded(|| {
+        for row in reading.open_table(table)?.iter()?.rev() {
+            let (key, sealed) = row?;
+            if Some(key.value()) <= reached {
+                break;
+            }
+            take_row(table, key.value(), sealed.value(), &mut behind, damage);
+        }
+        Ok(())
+    });
+    rows.extend(behind.into_iter().rev());
+    rows
+}
+
+/// Every sound row of a table, in order.
+fn all<const N: usize>(
+    reading: &ReadTransaction,
+    table: Table<N>,
+    damage: &mut Vec<String>,
+) -> Result<Vec<(Key<N>, Vec<u8>)>> {
+    let mut rows = Vec::new();
+    for row in reading.open_table(table)?.iter()? {
+        let (key, sealed) = row?;
+        take_row(table, key.value(), sealed.value(), &mut rows, damage);
+    }
+    Ok(rows)
+}
+
+fn take_row<const N: usize>(
+    table: Table<N>,
+    key: Key<N>,
+    sealed: &[u8],
+    rows: &mut Vec<(Key<N>, Vec<u8>)>,
+    damage: &mut Vec<String>,
+) {
+    if let Some(row) = unsealed(&key, sealed) {
+        rows.push((key, row.to_vec()));
+    } else {
+        let table = redb::TableHandle::name(&table);
+        damage.push(format!("a row of the catalogue's table `{table}` is damaged: key {key:02x?}"));
+    }
+}
+
+fn put<'r, const N: usize>(
+    table: &mut redb::Table<'_, Key<N>, &'static [u8]>,
+    rows: impl Iterator<Item = (Key<N>, Option<&'r [u8]>)>,
+) -> Result<()> {
     for (key, row) in rows {
         match row {
-            Some(row) => _ = table.insert(key, &row[..])?,
+            Some(row) => _ = table.insert(key, &sealed(&key, row)[..])?,
             None => _ = table.remove(key)?,
         }
     }
     Ok(())
 }
 
-fn all<K>(table: &redb::ReadOnlyTable<K, &'static [u8]>) -> Result<Vec<(K, Vec<u8>)>>
-where
-    K: redb::Key + for<'k> redb::Value<SelfType<'k> = K> + 'static,
-{
-    let mut rows = Vec::new();
-    for row in table.iter()? {
-        let (key, bytes) = row?;
-        rows.push((key.value(), bytes.value().to_vec()));
-    }
-    Ok(rows)
+/// A row with the checksum of its key and itself behind it.
+fn sealed(key: &[u8], row: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(row.len() + 4);
+    bytes.extend_from_slice(row);
+    bytes.extend(checksum(key, row).to_le_bytes());
+    bytes
+}
+
+fn unsealed<'r>(key: &[u8], sealed: &'r [u8]) -> Option<&'r [u8]> {
+    let (row, crc) = sealed.split_last_chunk::<4>()?;
+    (checksum(key, row) == u32::from_le_bytes(*crc)).then_some(row)
+}
+
+fn checksum(key: &[u8], row: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(key);
+    hasher.update(row);
+    hasher.finalize()
 }
 
 /// The database checks its invariants by panicking; a damaged file must not end the server.
@@ -260,6 +378,6 @@ fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied())
             .unwrap_or("no reason given");
-        Err(CatalogueError { reason: format!("the catalogue's database stopped: {said}"), full: false })
+        Err(CatalogueError::damaged(format!("the catalogue's database stopped: {said}")))
     })
 }

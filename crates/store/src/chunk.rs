@@ -295,3 +295,82 @@ fn take_column<T: Word + Default>(reader: &mut Reader<'_>, count: usize) -> Opti
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_samples() -> impl Strategy<Value = Vec<Sample>> {
+        let value = prop_oneof![
+            any::<f64>(),
+            any::<u64>().prop_map(f64::from_bits),
+            Just(-0.0),
+            Just(f64::INFINITY),
+            Just(f64::from_bits(0x7ff8_dead_beef_0001)),
+            (0..100).prop_map(|n| f64::from(n) / 8.0),
+        ];
+        let gap = prop_oneof![1..5_i64, Just(1_000_000), Just(10_000_000_000), 1..i64::MAX / 1_000];
+        let step = prop_oneof![Just(None), any::<i64>().prop_map(Some), (0..50_i64).prop_map(Some)];
+        let points = prop::collection::vec((gap, value, step), 1..300);
+        (points, any::<bool>(), -1_000_000_000_i64..1_000_000_000).prop_map(|(points, always_step, start)| {
+            let mut time_ns = start * 1_000_000;
+            let sample = |(gap, value, step): (i64, f64, Option<i64>)| {
+                time_ns += gap;
+                Sample { time_ns, value, step: if always_step { step.or(Some(7)) } else { step } }
+            };
+            points.into_iter().map(sample).collect()
+        })
+    }
+
+    fn bits(samples: &[Sample]) -> Vec<(i64, u64, Option<i64>)> {
+        samples.iter().map(|s| (s.time_ns, s.value.to_bits(), s.step)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn decoding_gives_what_was_encoded_to_the_bit(samples in any_samples()) {
+            let back = decode(&encode(&samples)).unwrap();
+            prop_assert_eq!(bits(&back), bits(&samples));
+        }
+
+        #[test]
+        fn damaged_bytes_never_panic_and_never_grow(samples in any_samples(), at in any::<prop::sample::Index>(), flip in 1..=255_u8, cut in any::<prop::sample::Index>()) {
+            let bytes = encode(&samples);
+            let mut wrong = bytes.clone();
+            wrong[at.index(bytes.len())] ^= flip;
+            prop_assert!(decode(&wrong).is_none_or(|back| back.len() <= CHUNK_POINTS_MAX));
+            prop_assert!(decode(&bytes[..cut.index(bytes.len())]).is_none());
+        }
+
+        #[test]
+        fn summaries_come_back_and_add_up(samples in any_samples(), at in any::<prop::sample::Index>()) {
+            let whole = Summary::of(&samples);
+            let mut bytes = Vec::new();
+            whole.put(&mut bytes);
+            let back = Summary::take(&mut Reader::new(&bytes)).unwrap();
+            prop_assert_eq!(format!("{back:?}"), format!("{whole:?}"));
+            let (before, after) = samples.split_at(at.index(samples.len()));
+            if !before.is_empty() {
+                let mut sum = Summary::of(after);
+                sum.merge(&Summary::of(before));
+                prop_assert_eq!((sum.count, sum.non_finite, sum.time_ns), (whole.count, whole.non_finite, whole.time_ns));
+                prop_assert_eq!((sum.min, sum.max, sum.steps, sum.last_step), (whole.min, whole.max, whole.steps, whole.last_step));
+                prop_assert_eq!((sum.first.to_bits(), sum.last.to_bits()), (whole.first.to_bits(), whole.last.to_bits()));
+            }
+        }
+    }
+
+    #[test]
+    fn times_on_a_grid_are_stored_in_its_unit() {
+        let line = |gap: i64| -> Vec<Sample> {
+            (0..100).map(|n| Sample { time_ns: n * gap, value: 1.0, step: None }).collect()
+        };
+        let exponent = |gap: i64| encode(&line(gap))[1];
+        assert_eq!(
+            [exponent(1), exponent(5_000), exponent(3_000_000), exponent(60_000_000_000)],
+            [0, 3, 6, 9]
+        );
+    }
+}

@@ -111,6 +111,7 @@ impl<'a> Reader<'a> {
         self.bytes().and_then(|bytes| std::str::from_utf8(bytes).ok()).map(str::to_owned)
     }
 
+    #[expect(clippy::option_option, reason = "the outer one says whether it could be read")]
     pub(crate) fn optional(&mut self) -> Option<Option<i64>> {
         match self.byte()? {
             0 => Some(None),

@@ -17,6 +17,7 @@ mod log;
 mod maintain;
 mod read;
 mod record;
+mod rescue;
 mod segment;
 mod series;
 mod staging;

@@ -3,19 +3,20 @@
 //! Each step writes its files first, without holding the writer, and then swaps them in with one
 //! transaction. A crash in between leaves files that the manifest does not name; they go at open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use model::{NANOS_PER_SECOND, Sample};
+use model::{NANOS_PER_SECOND, RunId, Sample};
 
 use crate::SeriesId;
 use crate::batch::AppendError;
 use crate::catalogue::Change;
 use crate::head::MemoryChunk;
 use crate::read::{Part, Piece, sweep};
-use crate::segment::{Class, SEALED_POINTS_MAX, Segment, SegmentWriter};
+use crate::record;
+use crate::segment::{Class, Names, SEALED_POINTS_MAX, Segment, SegmentWriter};
 use crate::series::State;
 use crate::store::{Inner, remove_files};
 
@@ -81,6 +82,18 @@ impl Inner {
                 }
             }
         })
+    }
+
+    /// What a segment of these series says of itself.
+    fn names(&self, ids: &[SeriesId]) -> Names {
+        let state = self.read_state();
+        let known = || ids.iter().filter_map(|id| Some((*id, state.series.get(id)?)));
+        let runs: BTreeSet<RunId> = known().filter_map(|(_, series)| series.run).collect();
+        let runs = runs.iter().filter_map(|run| state.runs.get(run));
+        Names {
+            series: known().map(|(id, series)| (id, series.identity.clone())).collect(),
+            runs: runs.map(|run| record::encode_run(run)).collect(),
+        }
     }
 
     fn segment_error(&self, error: &io::Error) -> AppendError {
@@ -217,7 +230,7 @@ impl Inner {
                 return Ok(None);
             }
         }
-        writer.finish().map(Some)
+        writer.finish(&|ids| self.names(ids)).map(Some)
     }
 }
 
@@ -282,7 +295,7 @@ impl Sealing<'_> {
         }
         let mut segments: Vec<Arc<Segment>> = Vec::new();
         for writer in std::mem::take(&mut self.writers).into_values() {
-            match writer.finish() {
+            match writer.finish(&|ids| self.inner.names(ids)) {
                 Ok(segment) => segments.push(Arc::new(segment)),
                 Err(error) => {
                     remove_files(segments.iter().map(|segment| &segment.path));

@@ -115,6 +115,9 @@ pub(crate) fn sweep(
             Ok(samples) => {
                 pending.extend(samples);
                 pending.sort_by_key(|s| s.time_ns);
+                // A series has one point at a time; two are one point in two files, after its
+                // catalogue was lost between a merge and the removal of its inputs.
+                pending.dedup_by_key(|s| s.time_ns);
             }
             Err(why) => damage(why),
         }

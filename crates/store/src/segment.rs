@@ -4,18 +4,21 @@
 //! renamed, and its folder synced, before the manifest names it. Opening reads the directory at its
 //! end only; when that is damaged, the blocks in front of it say themselves what they hold.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, io};
 
-use model::Sample;
+use model::{Labels, Sample, SeriesIdentity};
 
 use crate::SeriesId;
 use crate::chunk::{self, CHUNK_POINTS_MAX, Summary};
-use crate::codec::{Reader, put_i64, put_u64};
+use crate::codec::{Reader, put_bytes, put_i64, put_u64};
+use crate::record;
 
 const MAGIC: [u8; 8] = *b"TGSEG\r\n\x1a";
 const VERSION: u32 = 1;
@@ -24,7 +27,7 @@ const BLOCK_MARK: [u8; 4] = *b"TGCK";
 const BLOCK_HEADER_BYTES: u64 = 12;
 /// Longer blocks are damage: a chunk's points as plain numbers, and room.
 const BLOCK_BYTES_MAX: u32 = CHUNK_POINTS_MAX as u32 * 25 + 1_024;
-const TRAILER_BYTES: u64 = 32;
+const TRAILER_BYTES: u64 = 44;
 const TRAILER_MAGIC: [u8; 4] = *b"TGSE";
 /// Most points of a sealed chunk. Long chunks pack better and make a smaller index.
 pub(crate) const SEALED_POINTS_MAX: usize = 4_096;
@@ -83,6 +86,19 @@ fn class_of(byte: u8) -> Option<Class> {
     }
 }
 
+/// The number in a segment's file name.
+pub(crate) fn id_of(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?.strip_suffix(".seg")?;
+    (name.len() == 16).then(|| u64::from_str_radix(name, 16).ok()).flatten()
+}
+
+/// The class that a segment's header names.
+pub(crate) fn class_in(path: &Path) -> io::Result<Option<Class>> {
+    let mut header = [0; HEADER_BYTES as usize];
+    File::open(path)?.read_exact_at(&mut header, 0)?;
+    Ok(class_of(header[12]).filter(|_| header[..8] == MAGIC))
+}
+
 /// Where the segment `id` lies below the store's directory.
 pub(crate) fn path_of(dir: &Path, id: u64) -> PathBuf {
     dir.join("segments").join(format!("{id:016x}.seg"))
@@ -104,6 +120,99 @@ pub(crate) struct Listed {
     pub(crate) summary: Summary,
     offset: u64,
     len: u32,
+}
+
+/// What a segment says of itself for the day on which the catalogue is lost.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Names {
+    /// Identities as `record::encode_identity` writes them, in order of number.
+    pub(crate) series: Vec<(SeriesId, Arc<[u8]>)>,
+    /// Rows as `record::encode_run` writes them.
+    pub(crate) runs: Vec<Vec<u8>>,
+}
+
+impl Names {
+    /// Names and values repeat from series to series, so each text is written once.
+    fn encode(&self) -> Vec<u8> {
+        let mut texts: Vec<String> = Vec::new();
+        let mut places: HashMap<String, u64> = HashMap::new();
+        let mut place = |text: String| {
+            *places.entry(text).or_insert_with_key(|text| {
+                texts.push(text.clone());
+                texts.len() as u64 - 1
+            })
+        };
+        let mut body = Vec::new();
+        let mut before = 0;
+        let known = self.series.iter().filter_map(|(id, row)| Some((*id, record::decode_identity(row)?)));
+        for (id, identity) in known {
+            put_u64(&mut body, id - before);
+            before = id;
+            put_u64(&mut body, place(identity.display));
+            put_u64(&mut body, identity.labels.len() as u64);
+            for (name, value) in identity.labels.iter() {
+                put_u64(&mut body, place(name.to_owned()));
+                put_u64(&mut body, place(value.to_owned()));
+            }
+        }
+        let mut out = Vec::new();
+        put_u64(&mut out, texts.len() as u64);
+        for text in &texts {
+            put_bytes(&mut out, text.as_bytes());
+        }
+        put_u64(&mut out, self.runs.len() as u64);
+        for run in &self.runs {
+            put_bytes(&mut out, run);
+        }
+        out.extend(body);
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        let count = reader.count(1)?;
+        let texts: Vec<String> = (0..count).map(|_| reader.text()).collect::<Option<_>>()?;
+        let count = reader.count(1)?;
+        let runs = (0..count).map(|_| reader.bytes().map(<[u8]>::to_vec)).collect::<Option<_>>()?;
+        let text = |reader: &mut Reader<'_>| texts.get(usize::try_from(reader.u64()?).ok()?);
+        let mut series = Vec::new();
+        let mut id = 0_u64;
+        while !reader.is_empty() {
+            id = id.checked_add(reader.u64()?)?;
+            let display = text(&mut reader)?.clone();
+            let count = reader.count(2)?;
+            let mut labels = Labels::builder();
+            for _ in 0..count {
+                let name = text(&mut reader)?.as_str();
+                labels.set(name, text(&mut reader)?.as_str());
+            }
+            let identity = SeriesIdentity { labels: labels.build(), display };
+            series.push((id, record::encode_identity(&identity).into()));
+        }
+        Some(Self { series, runs })
+    }
+}
+
+/// The end of a file: where its parts are.
+struct Trailer {
+    entries_at: u64,
+    names_at: u64,
+    directory_at: u64,
+    directory_len: u32,
+    directory_crc: u32,
+    names_crc: u32,
+}
+
+impl Trailer {
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        let [entries_at, names_at, directory_at] =
+            [reader.array()?, reader.array()?, reader.array()?].map(u64::from_le_bytes);
+        let [directory_len, directory_crc, names_crc, crc] =
+            [reader.array()?, reader.array()?, reader.array()?, reader.array()?].map(u32::from_le_bytes);
+        let sound = crc == crc32fast::hash(&bytes[..36]) && reader.rest() == TRAILER_MAGIC;
+        sound.then_some(Self { entries_at, names_at, directory_at, directory_len, directory_crc, names_crc })
+    }
 }
 
 /// Writes one segment; dropped before [`SegmentWriter::finish`] it leaves nothing behind.
@@ -204,11 +313,15 @@ impl SegmentWriter {
     }
 
     /// Makes the file durable under its name and opens it.
-    pub(crate) fn finish(mut self) -> io::Result<Segment> {
+    pub(crate) fn finish(mut self, names: &dyn Fn(&[SeriesId]) -> Names) -> io::Result<Segment> {
         self.end_series();
         let entries = std::mem::take(&mut self.entries);
         let entries_at = self.at;
         self.write(&entries)?;
+        let ids: Vec<SeriesId> = self.listed.iter().map(|listed| listed.series).collect();
+        let names = names(&ids).encode();
+        let names_at = self.at;
+        self.write(&names)?;
         let mut directory = Vec::new();
         put_u64(&mut directory, self.listed.len() as u64);
         let mut before = 0;
@@ -222,9 +335,11 @@ impl SegmentWriter {
         self.write(&directory)?;
         let mut trailer = Vec::with_capacity(TRAILER_BYTES as usize);
         trailer.extend(entries_at.to_le_bytes());
+        trailer.extend(names_at.to_le_bytes());
         trailer.extend(directory_at.to_le_bytes());
         trailer.extend((directory.len() as u32).to_le_bytes());
         trailer.extend(crc32fast::hash(&directory).to_le_bytes());
+        trailer.extend(crc32fast::hash(&names).to_le_bytes());
         trailer.extend(crc32fast::hash(&trailer).to_le_bytes());
         trailer.extend(TRAILER_MAGIC);
         self.write(&trailer)?;
@@ -313,26 +428,34 @@ impl Segment {
         if header[8..12] != VERSION.to_le_bytes() {
             return Err(format!("segment version {:?} at byte 8 is not known", &header[8..12]));
         }
+        let trailer = self.trailer()?;
+        let wrong = || format!("the directory at byte {} is damaged", trailer.directory_at);
+        let directory = self.bytes_at(trailer.directory_at, u64::from(trailer.directory_len))?;
+        if crc32fast::hash(&directory) != trailer.directory_crc {
+            return Err(wrong());
+        }
+        take_directory(&directory, trailer.entries_at).ok_or_else(wrong)
+    }
+
+    fn trailer(&self) -> Result<Trailer, String> {
         let end = self.bytes.checked_sub(TRAILER_BYTES).ok_or("it is too short for a trailer")?;
-        let trailer = self.bytes_at(end, TRAILER_BYTES)?;
-        let mut reader = Reader::new(&trailer);
-        let wrong = || format!("no trailer at byte {end}");
-        let mut number = || reader.array().map(u64::from_le_bytes);
-        let (entries_at, directory_at) = (number().ok_or_else(wrong)?, number().ok_or_else(wrong)?);
-        let mut number = || reader.array().map(u32::from_le_bytes);
-        let (len, crc) = (number().ok_or_else(wrong)?, number().ok_or_else(wrong)?);
-        if number() != Some(crc32fast::hash(&trailer[..24])) || reader.rest() != TRAILER_MAGIC {
+        let bytes = self.bytes_at(end, TRAILER_BYTES)?;
+        Trailer::decode(&bytes)
+            .filter(|t| t.directory_at.checked_add(u64::from(t.directory_len)) == Some(end))
+            .ok_or_else(|| format!("no trailer at byte {end}"))
+    }
+
+    /// The identities of its series and the records of their runs, as they were when it was written.
+    /// Read only when the catalogue was lost.
+    pub(crate) fn names(&self) -> Result<Names, String> {
+        let trailer = self.trailer()?;
+        let wrong = || format!("the names at byte {} are damaged", trailer.names_at);
+        let len = trailer.directory_at.checked_sub(trailer.names_at).ok_or_else(wrong)?;
+        let bytes = self.bytes_at(trailer.names_at, len)?;
+        if crc32fast::hash(&bytes) != trailer.names_crc {
             return Err(wrong());
         }
-        let wrong = || format!("the directory at byte {directory_at} is damaged");
-        if directory_at.checked_add(u64::from(len)) != Some(end) {
-            return Err(wrong());
-        }
-        let directory = self.bytes_at(directory_at, u64::from(len))?;
-        if crc32fast::hash(&directory) != crc {
-            return Err(wrong());
-        }
-        take_directory(&directory, entries_at).ok_or_else(wrong)
+        Names::decode(&bytes).ok_or_else(wrong)
     }
 
     fn bytes_at(&self, offset: u64, len: u64) -> Result<Vec<u8>, String> {

@@ -22,7 +22,7 @@ use crate::record::{self, Sequences};
 use crate::segment::{Manifest, Segment};
 use crate::series::State;
 use crate::staging::{Staging, put_run};
-use crate::{SeriesId, Status, log};
+use crate::{SeriesId, Status, log, rescue};
 
 /// Most places of damage that are remembered.
 const DAMAGE_MAX: usize = 100;
@@ -70,10 +70,10 @@ impl Inner {
         let unusable = |reason: String| OpenError::Unusable { dir: dir.to_owned(), reason };
         fs::create_dir_all(dir.join("segments")).map_err(|error| unusable(error.to_string()))?;
         let lock = DirectoryLock::take(dir)?;
-        let catalogue = Catalogue::open(&catalogue_path(dir)).map_err(|error| {
+        let mut damage = Vec::new();
+        let catalogue = rescue::open_catalogue(dir, &catalogue_path(dir), &mut damage).map_err(|error| {
             unusable(format!("{error}; its catalogue is `{}`", catalogue_path(dir).display()))
         })?;
-        let mut damage = Vec::new();
         let (state, counters) = load(dir, &catalogue, &mut |why| damage.push(why))
             .map_err(|error| unusable(error.to_string()))?;
         let writer = Writer {
@@ -138,7 +138,7 @@ impl Inner {
         let failed = |error: CatalogueError| self.append_error(&error);
         let catalogue = match writer.catalogue.take() {
             Some(catalogue) => catalogue,
-            None => Catalogue::open(&catalogue_path(&self.dir)).map_err(failed)?,
+            None => Catalogue::open(&catalogue_path(&self.dir), false).map_err(failed)?,
         };
         let on_disk = catalogue.counters().map_err(failed)?;
         if on_disk.commit == writer.counters.commit && !writer.unapplied {
@@ -169,7 +169,7 @@ impl Inner {
         if let Err(error) = catalogue.commit(change, counters) {
             tracing::warn!(%error, dir = %self.dir.display(), "cannot commit; the catalogue is opened again");
             writer.catalogue = None;
-            let again = Catalogue::open(&catalogue_path(&self.dir));
+            let again = Catalogue::open(&catalogue_path(&self.dir), false);
             let landed = again.as_ref().is_ok_and(|c| c.counters().is_ok_and(|on_disk| on_disk == counters));
             writer.catalogue = again.ok();
             if !landed {
@@ -387,6 +387,9 @@ fn load(
 ) -> Result<(State, Counters), CatalogueError> {
     let contents = catalogue.contents()?;
     let counters = contents.counters;
+    for why in &contents.damage {
+        damage(why.clone());
+    }
     let mut state = State { purged: true, ..State::default() };
     state.series.reserve(contents.series.len());
     state.by_identity.reserve(contents.series.len());
@@ -399,7 +402,9 @@ fn load(
     let known = load_segments(dir, &mut state, &contents, damage);
     remove_unknown_segments(dir, &known);
     catalogue.rows(&mut |number, row| {
-        if let Err(why) = log::decode_row(row, &mut |series, samples| state.push(series, &samples)) {
+        let decoded =
+            row.and_then(|row| log::decode_row(row, &mut |series, samples| state.push(series, &samples)));
+        if let Err(why) = decoded {
             damage(format!("row {number} of the log in `{}`: {why}", catalogue_path(dir).display()));
         }
     })?;

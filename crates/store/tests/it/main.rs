@@ -1,5 +1,14 @@
 //! The store through its public face.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that can't go on fails its test")]
+#![expect(clippy::print_stdout, reason = "a child process tells its parent what was acknowledged")]
+
 mod support;
 
+mod crash;
+mod damage;
+mod deletion;
+mod fixture;
+mod full_disk;
+mod maintenance;
 mod semantics;

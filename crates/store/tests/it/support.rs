@@ -1,7 +1,5 @@
 //! What the tests build batches with and read stores by.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that can't go on fails its test")]
-
 use std::ops::ControlFlow;
 use std::path::Path;
 

@@ -1,0 +1,118 @@
+//! A full disk: writes are refused, reads go on, and it ends by itself.
+
+use std::path::Path;
+use std::process::Command;
+
+use store::{AppendError, Options, Store};
+
+use crate::support::*;
+
+/// Free bytes of the disk that holds `dir`, as `df` counts them.
+fn free_bytes(store: &Store) -> u64 {
+    store.status().free_bytes
+}
+
+#[test]
+fn below_the_reserve_writes_are_refused_and_reads_and_deletes_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    store.append(batch("a", "loss", line(0, 10))).unwrap();
+    store.append(batch("b", "loss", line(0, 10))).unwrap();
+    drop(store);
+    let store = Store::open(dir.path(), Options { reserve_bytes: u64::MAX / 2, ..options() }).unwrap();
+    let error = store.append(batch("a", "loss", line(10, 1))).unwrap_err();
+    assert!(matches!(error, AppendError::Full { .. }), "{error}");
+    assert!(store.status().refusing.unwrap().contains("reserve"));
+    assert_eq!(read(&store, series(&store, "a", "loss").id).len(), 10);
+    assert_eq!(store.runs().len(), 2);
+    assert!(store.delete_run(path("b").id(), T0).unwrap());
+    assert_eq!(store.purge_deleted(i64::MAX).unwrap(), 1);
+}
+
+const DIRECTORY: &str = "STORE_TEST_SMALL_DISK";
+
+/// Run again by the test below inside a small file system of its own; alone it does nothing.
+#[test]
+fn child_fills_a_small_disk_and_recovers() {
+    let Ok(dir) = std::env::var(DIRECTORY) else { return };
+    let dir = Path::new(&dir);
+    // No reserve: the database itself meets the full disk.
+    let store = open(&dir.join("store"));
+    store.append(sent(batch("a", "loss", line(0, 1_000)), writer(1), 0)).unwrap();
+    let ballast = dir.join("ballast");
+    std::fs::write(&ballast, vec![7; free_bytes(&store) as usize / 4 * 3]).unwrap();
+    let noise = |number: i64| {
+        (0..2_000).map(move |n| (T0 + (number * 2_000 + n) * 1_234_567, (n * n) as f64 * 0.1, None))
+    };
+    let mut stored = 0;
+    let error = loop {
+        match store.append(sent(batch("a", "noise", noise(stored)), writer(1), stored as u64 + 1)) {
+            Ok(_) => stored += 1,
+            Err(error) => break error,
+        }
+        assert!(stored < 10_000, "the disk never fills");
+    };
+    assert!(matches!(error, AppendError::Full { .. }), "{error}");
+    // The guard lets this one through, and the database meets the full disk itself: it rounds the
+    // long text up to a power of two.
+    let left = free_bytes(&store);
+    let file = std::fs::File::options().write(true).open(&ballast).unwrap();
+    file.set_len(file.metadata().unwrap().len() - (52 << 10) + left.min(52 << 10)).unwrap();
+    drop(file);
+    let mut long = sent(batch("a", "small", line(0, 1)), writer(2), 1);
+    let text = model::AttributeValue::Text("x".repeat(40 << 10));
+    long.change.as_mut().unwrap().attributes.push(("config/long".into(), text));
+    for _ in 0..3 {
+        store.append(sent(batch("a", "noise", noise(stored)), writer(1), stored as u64 + 1)).unwrap_err();
+        assert_eq!(read(&store, series(&store, "a", "loss").id).len(), 1_000);
+        assert_eq!(store.runs().len(), 1);
+        // A seal may fail as well; it must leave nothing behind and lose nothing.
+        _ = store.maintain(T0 + i64::from(u32::MAX) * 1_000);
+        let error = store.append(long.clone()).unwrap_err();
+        assert!(matches!(error, AppendError::Full { .. }), "{error}");
+    }
+    assert!(store.status().refusing.is_some());
+    std::fs::remove_file(&ballast).unwrap();
+    let again = store.append(sent(batch("a", "noise", noise(stored)), writer(1), stored as u64 + 1)).unwrap();
+    assert!(!again.duplicate, "a refused batch was taken for stored");
+    assert_eq!(store.status().refusing, None);
+    assert!(!store.append(long).unwrap().duplicate);
+    let check = |store: &Store| {
+        assert_eq!(read(store, series(store, "a", "noise").id).len() as i64, (stored + 1) * 2_000);
+        assert_eq!(read(store, series(store, "a", "loss").id).len(), 1_000);
+        assert_eq!(read(store, series(store, "a", "small").id).len(), 1);
+        assert_eq!(store.status().damage, Vec::<String>::new());
+    };
+    check(&store);
+    drop(store);
+    let store = open(&dir.join("store"));
+    check(&store);
+    store.close();
+    check(&store);
+}
+
+/// Mounts a file system of 24 MB in a namespace of its own; where the system allows no namespaces
+/// the reserve is tested all the same, above.
+#[test]
+fn a_store_on_a_full_disk_serves_reads_and_recovers_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=24m store-test \"$STORE_TEST_SMALL_DISK\" || exit 77; exec \"$@\"";
+    let test = std::env::current_exe().unwrap();
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"])
+        .arg(test)
+        .args(["--exact", "full_disk::child_fills_a_small_disk_and_recovers", "--nocapture"])
+        .env(DIRECTORY, dir.path())
+        .output();
+    let Ok(output) = output else {
+        eprintln!("no `unshare` here: the full disk is not tested");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() && (output.status.code() == Some(77) || said.contains("unshare")) {
+        eprintln!("no namespaces here: the full disk is not tested: {said}");
+        return;
+    }
+    assert!(output.status.success(), "{}{said}", String::from_utf8_lossy(&output.stdout));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+}
