@@ -10,7 +10,6 @@ from truegauge._truegauge import (
     CloseInfo,
     FlushInfo,
     RunCore,
-    TruegaugeError,
     path_of,
     set_current,
     warn,
@@ -230,7 +229,7 @@ class Run(RunCore):
         if info.hint:
             import sys
 
-            print(f"truegauge: {info.hint}", file=sys.stderr)  # noqa: T201 - said once, at the end
+            sys.stderr.write(f"truegauge: {info.hint}\n")
         return info
 
     def __repr__(self) -> str:
@@ -374,7 +373,7 @@ def _open(settings: dict[str, object]) -> Run:
     else:
         if _current is not None and _lifecycle.is_interactive():
             _current.close()
-        run = _start(settings)
+        run = Run(settings)
     if not run.is_disabled:
         _lifecycle.install()
         if run not in _lifecycle.open_runs:
@@ -393,16 +392,6 @@ def _same_run(settings: dict[str, object]) -> Run | None:
         if run.path == path and run.is_own and not settings["disabled"]:
             return run
     return None
-
-
-def _start(settings: dict[str, object]) -> Run:
-    try:
-        return Run(settings)
-    except TruegaugeError as error:
-        if settings["strict"]:
-            raise
-        warn(f"the run is not kept: {error}")
-        return Run(settings | {"disabled": True})
 
 
 def _tell_open_telemetry(run_id: str) -> None:

@@ -4,7 +4,24 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, final
 
-__all__: list[str]
+from typing_extensions import disjoint_base
+
+__all__ = [
+    "CloseInfo",
+    "FlushInfo",
+    "RefusedError",
+    "RunCore",
+    "TruegaugeError",
+    "TruegaugeWarning",
+    "__version__",
+    "log",
+    "path_of",
+    "set_current",
+    "settings",
+    "warn",
+    "warn_no_run",
+]
+
 __version__: str
 
 class TruegaugeError(Exception): ...
@@ -33,6 +50,7 @@ class CloseInfo:
     @property
     def hint(self) -> str | None: ...
 
+@disjoint_base
 class RunCore:
     def __new__(cls, settings: dict[str, object]) -> RunCore: ...
     @property

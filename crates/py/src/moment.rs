@@ -110,7 +110,7 @@ pub(crate) fn time_ns(given: Option<&Bound<'_, PyAny>>) -> Result<Option<i64>, P
 /// Seconds to nanoseconds, to the microsecond: a float holds no more at today's dates.
 fn seconds(value: f64) -> Option<i64> {
     let micros = (value * 1e6).round();
-    (micros.abs() <= 9.2e15).then_some(micros as i64 * 1000)
+    (micros.abs() <= 9.2e15).then(|| micros as i64 * 1000)
 }
 
 #[cfg(test)]
@@ -132,6 +132,7 @@ mod tests {
     fn seconds_keep_their_microseconds() {
         assert_eq!(seconds(1_800_000_000.123_456), Some(1_800_000_000_123_456_000));
         assert_eq!(seconds(f64::NAN), None);
+        assert_eq!(seconds(f64::INFINITY), None);
         assert_eq!(seconds(1e12), None);
     }
 }

@@ -48,13 +48,21 @@ pub(crate) fn warn(py: Python<'_>, message: &str) {
     let Ok(text) = CString::new(message.replace('\0', "\u{fffd}")) else { return };
     let category = py.get_type::<TruegaugeWarning>();
     if PyErr::warn(py, category.as_any(), &text, 1).is_err() {
-        let log = || -> PyResult<()> {
-            let logger = py.import("logging")?.call_method1("getLogger", ("truegauge",))?;
-            logger.call_method1("warning", ("%s", message)).map(drop)
-        };
         // Nothing is left to say it with.
-        drop(log());
+        drop(log(py, "warning", message));
     }
+}
+
+/// Writes lines to the logger `truegauge`, for who debugs.
+pub(crate) fn debug(py: Python<'_>, lines: &[String]) {
+    for line in lines {
+        drop(log(py, "debug", line));
+    }
+}
+
+fn log(py: Python<'_>, level: &str, message: &str) -> PyResult<()> {
+    let logger = py.import("logging")?.call_method1("getLogger", ("truegauge",))?;
+    logger.call_method1(level, ("%s", message)).map(drop)
 }
 
 /// In a forked child: forgets what the parent had still to say.

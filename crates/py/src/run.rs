@@ -435,10 +435,21 @@ impl RunCore {
     fn new(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Self> {
         let config = crate::config::read(settings)?;
         let (strict, disabled) = (config.strict, config.disabled);
+        notice::debug(py, &config.debug);
         let (rank, close_timeout) = (config.launch.rank, config.close_timeout);
-        let client = py
-            .detach(|| client::Run::start(config))
-            .map_err(|error| TruegaugeError::new_err(error.to_string()))?;
+        let (client, disabled) = match py.detach(|| client::Run::start(config)) {
+            Ok(client) => (client, disabled),
+            Err(error) => {
+                let text = error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}: {hint}"));
+                if strict {
+                    return Err(TruegaugeError::new_err(text));
+                }
+                notice::warn(py, &format!("the run is not kept: {text}"));
+                let nothing = client::Config { disabled: true, ..client::Config::default() };
+                let inert = client::Run::start(nothing);
+                (inert.map_err(|error| TruegaugeError::new_err(error.to_string()))?, true)
+            }
+        };
         notice::say(py);
         Ok(Self {
             live: Mutex::new(Live {
