@@ -4,7 +4,13 @@
 //! or tool error.
 
 mod args;
+mod doctor;
+mod http;
 mod output;
+mod reference;
+mod runs;
+mod sync;
+mod table;
 mod up;
 
 use std::process::ExitCode;

@@ -2,18 +2,20 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 
-/// A failure with its next step.
+/// A failure with its next step, or the quiet end when nobody reads any more.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
+    is_quiet: bool,
 }
 
 impl Failure {
-    /// A failure; its causes are written behind it.
+    /// A failure.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None }
+        Self { message: message.into(), hint: None, is_quiet: false }
     }
 
     /// Adds the next step; an empty one is none.
@@ -24,25 +26,53 @@ impl Failure {
         self
     }
 
-    /// Writes it to stderr.
-    pub(crate) fn report(&self) {
+    /// What went wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Writes it to stderr and gives the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        if self.is_quiet {
+            return ExitCode::SUCCESS;
+        }
         note(format_args!("error: {}", printable(&self.message)));
         if let Some(hint) = &self.hint {
             note(format_args!("hint: {}", printable(hint)));
         }
+        ExitCode::from(2)
     }
 }
 
-/// A reader that went away, as `| head` does, is a quiet end.
+impl From<io::Error> for Failure {
+    /// A failure to write what was asked for; a reader that went away, as `| head` does, is none.
+    fn from(error: io::Error) -> Self {
+        let mut failure = Self::new(format!("cannot write the output: {error}"));
+        failure.is_quiet = is_broken_pipe(&error);
+        failure
+    }
+}
+
+/// Whether the reader went away.
 pub(crate) fn is_broken_pipe(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
 }
 
+/// Writes bytes to stdout.
+pub(crate) fn print(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
+}
+
 /// Writes a line to stdout.
 pub(crate) fn print_line(line: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}")?;
-    out.flush()
+    print(format!("{line}\n").as_bytes())
+}
+
+/// Writes JSON to stdout, readable.
+pub(crate) fn print_json(value: &serde_json::Value) -> io::Result<()> {
+    print_line(&format!("{value:#}"))
 }
 
 /// Writes a line to stderr; a stderr that is gone is nobody's loss.

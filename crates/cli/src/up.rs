@@ -8,17 +8,23 @@ use server::Running;
 use server::config::{Config, FIELDS, Given, Shape};
 use tracing_subscriber::EnvFilter;
 
+use crate::args::Done;
 use crate::output::{Failure, print_line};
 
 /// Where a client looks when it is told nothing.
 const DEFAULT_PORT: u16 = 9494;
 
-/// Adds a flag for each of the server's settings.
-pub(crate) fn command(command: Command) -> Command {
+/// The verb, with a flag for each of the server's settings.
+pub(crate) fn command() -> Command {
+    let command =
+        Command::new("up").about("Start the server: takes points in, shows runs in a browser").after_help(
+            "Examples:\n  truegauge up\n  truegauge up --data-dir /data/truegauge --listen 127.0.0.1:8080",
+        );
     let config = Arg::new("config")
         .long("config")
         .value_name("FILE")
         .env("TRUEGAUGE_CONFIG")
+        .hide_env_values(true)
         .value_parser(clap::value_parser!(PathBuf))
         .help("TOML file with any of these settings; flag beats variable beats file");
     FIELDS.iter().fold(command.arg(config), |command, field| {
@@ -45,7 +51,7 @@ pub(crate) fn command(command: Command) -> Command {
 }
 
 /// Serves until it is told to stop.
-pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Done {
     let given: Given = FIELDS
         .iter()
         .filter_map(|field| {
@@ -54,9 +60,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         })
         .collect();
     let file = matches.get_one::<PathBuf>("config").map(PathBuf::as_path);
-    let mut config = Config::resolve(&given, &|name| std::env::var(name).ok(), file)
+    let config = Config::resolve(defaults(), &given, &|name| std::env::var(name).ok(), file)
         .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
-    config.catalog = collect::DESCS.to_vec();
     start_log(&config);
     tracing::info!(
         otlp_grpc = %config.otlp_grpc_listen,
@@ -69,6 +74,11 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     greet(&running, &data_dir, token);
     running.wait();
     Ok(ExitCode::SUCCESS)
+}
+
+/// The server's defaults, with what this machine's clients and collectors know.
+pub(crate) fn defaults() -> Config {
+    Config { spool_dir: client::default_spool_dir(), catalog: collect::DESCS.to_vec(), ..Config::default() }
 }
 
 fn start_log(config: &Config) {
@@ -92,7 +102,7 @@ fn start_log(config: &Config) {
 fn greet(running: &Running, data_dir: &Path, token: bool) {
     let url = &running.url;
     let mut lines = vec![
-        format!("truegauge {} serves {url}", env!("CARGO_PKG_VERSION")),
+        format!("truegauge {} serves {url}", crate::args::version()),
         format!("data in {}", data_dir.display()),
         String::new(),
         "log from Python:".to_owned(),

@@ -309,14 +309,15 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Puts `flags`, the environment behind `variable` and the file together.
+    /// Puts `flags`, the environment behind `variable` and the file over `defaults`.
     pub fn resolve(
+        defaults: Self,
         flags: &Given,
         variable: &dyn Fn(&str) -> Option<String>,
         file: Option<&Path>,
     ) -> Result<Self, ConfigError> {
         let in_file = file.map(read_file).transpose()?.unwrap_or_default();
-        let mut config = Self::default();
+        let mut config = defaults;
         for field in &FIELDS {
             let from_variable = || variable(&field.variable()).filter(|v| !v.is_empty());
             let (origin, values) = if let Some(values) = flags.get(field.name) {
@@ -437,7 +438,7 @@ mod tests {
         std::fs::write(&path, file).unwrap();
         let flags = flags.iter().map(|(k, v)| (*k, vec![(*v).to_owned()])).collect();
         let variable = |name: &str| env.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-        Config::resolve(&flags, &variable, Some(&path))
+        Config::resolve(Config::default(), &flags, &variable, Some(&path))
             .map_err(|e| e.to_string().replace(&path.display().to_string(), "FILE"))
     }
 

@@ -1,0 +1,134 @@
+//! Asks a server over HTTP.
+
+use std::io::Read;
+use std::time::Duration;
+
+use clap::{Arg, ArgMatches};
+use serde_json::Value;
+
+use crate::output::Failure;
+
+/// Longest wait for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time of one question.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Most bytes of an answer that is held in memory.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// A server that is asked.
+pub(crate) struct Server {
+    url: String,
+    token: Option<String>,
+    agent: ureq::Agent,
+}
+
+/// `--url` and `--token`.
+pub(crate) fn flags() -> [Arg; 2] {
+    [
+        Arg::new("url")
+            .long("url")
+            .value_name("URL")
+            .env("TRUEGAUGE_URL")
+            .hide_env_values(true)
+            .default_value(client::DEFAULT_URL)
+            .help("The server"),
+        Arg::new("token")
+            .long("token")
+            .value_name("TOKEN")
+            .env("TRUEGAUGE_TOKEN")
+            .hide_env_values(true)
+            .help("The server's token"),
+    ]
+}
+
+impl Server {
+    /// The server that the flags name.
+    pub(crate) fn of(matches: &ArgMatches) -> Self {
+        let url = matches.get_one::<String>("url").map_or(client::DEFAULT_URL, String::as_str).trim();
+        let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let url = url.trim_end_matches('/').to_owned();
+        let token = matches.get_one::<String>("token").filter(|token| !token.is_empty()).cloned();
+        let mut config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .user_agent(concat!("truegauge/", env!("CARGO_PKG_VERSION")));
+        if ["//127.", "//localhost", "//[::1]"].iter().any(|loopback| url.contains(loopback)) {
+            config = config.proxy(None);
+        }
+        Self { url, token, agent: config.build().into() }
+    }
+
+    /// Its address.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Asks for JSON.
+    pub(crate) fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.ask("GET", path, ANSWER_TIMEOUT)
+    }
+
+    /// Asks with any method, for no longer than `timeout`.
+    pub(crate) fn ask(&self, method: &str, path: &str, timeout: Duration) -> Result<Value, Failure> {
+        let mut response = self.send(method, path, Some(timeout))?;
+        let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
+        let body = body.map_err(|error| self.broken(&error))?;
+        serde_json::from_slice(&body).map_err(|error| {
+            Failure::new(format!("the answer of {} is not JSON: {error}", self.url))
+                .hint("is that a truegauge server?")
+        })
+    }
+
+    /// Opens an answer to be read piece by piece, for as long as it takes.
+    pub(crate) fn open(&self, path: &str) -> Result<impl Read + use<>, Failure> {
+        Ok(self.send("GET", path, None)?.into_body().into_with_config().limit(u64::MAX).reader())
+    }
+
+    fn send(
+        &self,
+        method: &str,
+        path: &str,
+        timeout: Option<Duration>,
+    ) -> Result<ureq::http::Response<ureq::Body>, Failure> {
+        let mut request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.url));
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let request = request.body(()).map_err(|error| {
+            Failure::new(format!("`{}` is not usable as a server's address: {error}", self.url))
+                .hint("write it as `http://host:9494`")
+        })?;
+        let request = self.agent.configure_request(request).timeout_global(timeout).build();
+        let mut response = self.agent.run(request).map_err(|error| self.broken(&error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let body = response.body_mut().with_config().limit(1 << 20).read_to_vec().unwrap_or_default();
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let text = |name: &str| body["error"][name].as_str().unwrap_or_default().to_owned();
+        let message = match text("message") {
+            message if message.is_empty() => format!("{} answered {status}", self.url),
+            message => format!("{message} ({status})"),
+        };
+        Err(Failure::new(message).hint(text("hint")))
+    }
+
+    fn broken(&self, error: &ureq::Error) -> Failure {
+        Failure::new(format!("cannot reach {}: {error}", self.url))
+            .hint("start a server with `truegauge up`, or name another with `--url` or `TRUEGAUGE_URL`")
+    }
+}
+
+/// Escapes text for a query string.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}

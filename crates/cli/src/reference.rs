@@ -1,0 +1,88 @@
+//! The reference pages, written from the code that they describe.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::{Arg, ArgMatches, Command};
+use server::config::{FIELDS, Shape};
+
+use crate::args::Done;
+use crate::output::print;
+
+/// Width of the pages' help texts, characters.
+const WIDTH: usize = 100;
+
+pub(crate) fn command() -> Command {
+    Command::new("reference")
+        .about("Print a page of the reference: `cli` (every verb), `config` (every setting) or `openapi`")
+        .hide(true)
+        .arg(Arg::new("page").required(true).value_parser(["cli", "config", "openapi"]))
+}
+
+pub(crate) fn run(matches: &ArgMatches) -> Done {
+    let page = match matches.get_one::<String>("page").map(String::as_str) {
+        Some("config") => config(),
+        Some("openapi") => server::openapi(),
+        _ => cli(),
+    };
+    print(page.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every verb's help.
+fn cli() -> String {
+    let mut page = "# Command line\n\nWritten by `truegauge reference cli`; a test compares it with the program.\n\n\
+                    Data goes to stdout, everything else to stderr. Exit code 0 is fine, 1 means findings, 2 a usage or tool error.\n"
+        .to_owned();
+    // The version changes with every commit; the page should not.
+    let mut command = crate::args::command().version(env!("CARGO_PKG_VERSION")).term_width(WIDTH);
+    command.build();
+    write_command(&mut page, &mut command, "truegauge");
+    page
+}
+
+fn write_command(page: &mut String, command: &mut Command, path: &str) {
+    let help = command.render_long_help().to_string();
+    let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+    let _ = write!(page, "\n## `{path}`\n\n```text\n{}\n```\n", lines.join("\n").trim_end());
+    let visible = |c: &&mut Command| !c.is_hide_set() && c.get_name() != "help";
+    for sub in command.get_subcommands_mut().filter(visible) {
+        let path = format!("{path} {}", sub.get_name());
+        write_command(page, sub, &path);
+    }
+}
+
+/// Every setting of the server.
+fn config() -> String {
+    let mut page = "# Settings of the server\n\nWritten by `truegauge reference config`; a test compares it with the program.\n\n\
+        Each setting is a flag of `truegauge up`, a variable, and a key of the TOML file given with `--config FILE` (or `TRUEGAUGE_CONFIG`): \
+        flag before variable before file before default. A key that is not in the table is an error that names the nearest one. \
+        Settings of the client are in [settings.md](settings.md).\n\n\
+        | key | flag | variable | value | default | meaning |\n|---|---|---|---|---|---|\n"
+        .to_owned();
+    for field in &FIELDS {
+        let value = match field.shape {
+            Shape::Switch => "`true`, `false`",
+            Shape::Path => "path",
+            Shape::Address => "`IP:PORT`; port 0 takes a free one",
+            Shape::Text => "text",
+            Shape::Bytes => "bytes, or with `KiB`, `MiB`, `GiB`, `TiB`",
+            Shape::List => "array; flag repeated; commas in the variable",
+        };
+        let default = match field.default {
+            "" => "none".to_owned(),
+            default if default.starts_with('$') => default.to_owned(),
+            default => format!("`{default}`"),
+        };
+        let _ = writeln!(
+            page,
+            "| `{}` | `--{}` | `{}` | {value} | {default} | {} |",
+            field.name,
+            field.flag,
+            field.variable(),
+            field.help
+        );
+    }
+    page.push_str("\nAn example:\n\n```toml\nlisten = \"0.0.0.0:9494\"\ntoken_file = \"/etc/truegauge/token\"\ndata_dir = \"/var/lib/truegauge\"\nreserve_bytes = \"1GiB\"\nallowed_hosts = [\"metrics.example.org\"]\n```\n");
+    page
+}
