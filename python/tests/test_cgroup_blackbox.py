@@ -275,9 +275,11 @@ class Watch:
         self.ended.set()
         self.thread.join()
 
-    def at(self, time_ms: float) -> tuple:
-        """The first reading from this time on."""
-        return self.readings[bisect.bisect_left(self.readings, (time_ms,))]
+    def at(self, time_ms: float) -> list[float]:
+        """The values at this time, on the line between the readings around it."""
+        index = bisect.bisect_left(self.readings, (time_ms,))
+        (t0, *before), (t1, *after) = self.readings[index - 1], self.readings[index]
+        return [a + (b - a) * (time_ms - t0) / (t1 - t0) for a, b in zip(before, after, strict=True)]
 
 
 def test_a_process_in_a_real_cgroup_reads_as_its_files(sampled, capsys):
@@ -287,8 +289,11 @@ def test_a_process_in_a_real_cgroup_reads_as_its_files(sampled, capsys):
         shell = f'{cage.enter_command()} && exec "$@"'
         process.start(["sh", "-c", shell, "sh", *process.command])
         with process, Watch(lambda: (cage.cpu_seconds(), cage.used_bytes())) as watch:
-            wait_for(lambda: len(process.ticks(CPU)) >= 8, "there were eight ticks with CPU")
+            wait_for(lambda: len(process.ticks(CPU)) >= 12, "there were twelve ticks with CPU")
             process.stop()
+            # A reading behind the last tick.
+            count = len(watch.readings)
+            wait_for(lambda: len(watch.readings) > count + 1, "there was another reading")
         cpu, used, memory = process.ticks(CPU), process.ticks(USED), process.ticks(MEMORY)
     finally:
         cage.remove()
@@ -297,16 +302,16 @@ def test_a_process_in_a_real_cgroup_reads_as_its_files(sampled, capsys):
     used, memory = ([tick for tick in ticks if tick[0] >= began] for ticks in (used, memory))
     cpu = [tick for tick in cpu if tick[0] > used[0][0]]
     first, last = used[0][0], cpu[-1][0]
-    by_hand = (watch.at(last)[1] - watch.at(first)[1]) / (last - first) * 1000 / QUOTA_CPUS * 100
+    by_hand = (watch.at(last)[0] - watch.at(first)[0]) / (last - first) * 1000 / QUOTA_CPUS * 100
     # Every tick covers the time since the one before it.
     spans = [b[0] - a[0] for a, b in itertools.pairwise(used)]
     reported = sum(span * value for span, (_, value) in zip(spans, cpu, strict=True)) / sum(spans)
     with capsys.disabled():
         print(f"\n  cpu {reported:.2f} %, by hand {by_hand:.2f} %", end="")
-        print(f"; memory {used[-1][1]:.0f} B, by hand {watch.at(used[-1][0])[2]} B")
+        print(f"; memory {used[-1][1]:.0f} B, by hand {watch.at(used[-1][0])[1]:.0f} B")
     assert abs(reported - by_hand) <= 0.01 * by_hand
     for (at, bytes_used), (_, percent) in zip(used, memory, strict=True):
-        wanted = watch.at(at)[2]
+        wanted = watch.at(at)[1]
         assert abs(bytes_used - wanted) <= 0.01 * wanted
         assert abs(percent - bytes_used / LIMIT_BYTES * 100) <= 1e-9 * percent
 
