@@ -6,7 +6,9 @@ fn main() {
     println!("cargo::rerun-if-env-changed=TG_PRETEND_OFF_LINUX");
     println!("cargo::rerun-if-changed=build.rs");
     let is_linux = std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux");
-    if is_linux && std::env::var_os("TG_PRETEND_OFF_LINUX").is_none() {
+    let pretends =
+        std::env::var_os("TG_PRETEND_OFF_LINUX").is_some_and(|value| !value.is_empty() && value != "0");
+    if is_linux && !pretends {
         println!("cargo::rustc-cfg=tg_linux");
     }
 }

@@ -22,6 +22,10 @@ use crate::transport::{Away, Transport, UrlError};
 use crate::wait::{CloseOutcome, FlushOutcome};
 use crate::warning::emit;
 
+/// Longest text of an attribute, and description, bytes.
+const TEXT_BYTES_MAX: usize = 1 << 20;
+/// Longest attribute key and tag, bytes.
+const KEY_BYTES_MAX: usize = 256;
 /// Longest part of a run's path, bytes.
 const PATH_BYTES_MAX: usize = 256;
 
@@ -183,7 +187,8 @@ impl Run {
         }
     }
 
-    /// Sets a fact of the run under a path-like key such as `config/lr`.
+    /// Sets a fact of the run under a path-like key such as `config/lr`. A key over 256 bytes or a
+    /// text over 1 MiB is refused and counted.
     pub fn set_attribute(&self, key: &str, value: AttributeValue) {
         self.attribute(key, value, false);
     }
@@ -194,21 +199,34 @@ impl Run {
     }
 
     fn attribute(&self, key: &str, value: AttributeValue, if_absent: bool) {
-        if let Some(shared) = self.live() {
+        let Some(shared) = self.live() else { return };
+        let text = if let AttributeValue::Text(text) = &value { text.as_str() } else { "" };
+        if shared.fits("attribute_too_long", "attribute key", key, KEY_BYTES_MAX)
+            && shared.fits("attribute_too_long", key, text, TEXT_BYTES_MAX)
+        {
             shared.say(|pending| pending.attributes.push((key.to_owned(), value, if_absent)));
         }
     }
 
-    /// Adds and removes tags, in order.
+    /// Adds and removes tags, in order; one over 256 bytes is refused and counted.
     pub fn change_tags(&self, changes: &[TagChange]) {
-        if let Some(shared) = self.live() {
-            shared.say(|pending| pending.tags.extend_from_slice(changes));
+        let Some(shared) = self.live() else { return };
+        for change in changes {
+            let (TagChange::Add(tag) | TagChange::Remove(tag)) = change else {
+                shared.say(|pending| pending.tags.push(change.clone()));
+                continue;
+            };
+            if shared.fits("tag_too_long", "tag", tag, KEY_BYTES_MAX) {
+                shared.say(|pending| pending.tags.push(change.clone()));
+            }
         }
     }
 
-    /// Sets the description.
+    /// Sets the description; one over 1 MiB is refused and counted.
     pub fn set_description(&self, description: &str) {
-        if let Some(shared) = self.live() {
+        if let Some(shared) = self.live()
+            && shared.fits("description_too_long", "description", description, TEXT_BYTES_MAX)
+        {
             shared.say(|pending| pending.description = Some(description.to_owned()));
         }
     }

@@ -211,6 +211,23 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(not(tg_linux))]
+    fn off_linux_the_run_works_and_says_once_that_it_captures_nothing() {
+        static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        assert!(crate::set_warning_hook(|warning| lock(&SAID).push(warning.message)));
+        let folder = tempfile::tempdir().unwrap();
+        let spool_dir = Some(folder.path().to_owned());
+        let run = crate::Run::start(crate::Config { offline: true, spool_dir, ..crate::Config::default() });
+        let run = run.unwrap();
+        let loss = run.series("loss", &[], "").unwrap();
+        run.log(loss, 1.0, None, None);
+        run.close(model::SessionEnd::Finished, "", STOP_TIMEOUT, &mut || false);
+        assert_eq!(run.counters().logged, 1);
+        let said = lock(&SAID).iter().filter(|message| message.contains("on Linux only")).count();
+        assert_eq!(said, 1);
+    }
+
+    #[test]
     fn first_local_rank_and_lonely_processes_speak_for_the_node() {
         let launch = |local_rank| Launch { local_rank, ..Launch::default() };
         assert!(reports_node(&launch(None), false));

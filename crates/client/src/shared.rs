@@ -226,6 +226,16 @@ impl Shared {
         self.warn(reason, format!("points are dropped ({reason}): {example}"));
     }
 
+    /// Whether a text is within its bound; one that is not is counted.
+    pub(crate) fn fits(&self, reason: &'static str, what: &str, text: &str, bytes_max: usize) -> bool {
+        let fits = text.len() <= bytes_max;
+        if !fits {
+            let what: String = what.chars().take(80).collect();
+            self.refuse(reason, 1, &format!("{what} has {} bytes, at most {bytes_max} are kept", text.len()));
+        }
+        fits
+    }
+
     /// Adds something to be said of the run with the next request.
     pub(crate) fn say(&self, what: impl FnOnce(&mut Pending)) {
         let mut log = lock(&self.log);

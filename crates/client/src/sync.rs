@@ -1,5 +1,6 @@
 //! Sending spools that their writers left: `truegauge sync DIR`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ pub struct SyncOutcome {
     pub busy: Vec<PathBuf>,
     /// Batches the server refuses for good, with its words; they are gone from the spool.
     pub refused: Vec<String>,
+    /// Points it refused out of batches it took, by reason.
+    pub refused_points: BTreeMap<String, u64>,
     /// Damaged stretches that were stepped over.
     pub damage: Vec<spool::Damage>,
 }
@@ -131,6 +134,9 @@ fn deliver(
         match transport.push(bytes) {
             Verdict::Stored(answer) => {
                 outcome.points += answer.stored;
+                for refused in answer.refused {
+                    *outcome.refused_points.entry(refused.reason).or_default() += refused.count;
+                }
                 break;
             }
             Verdict::Refused(why) => {

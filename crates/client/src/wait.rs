@@ -151,20 +151,15 @@ impl Shared {
     /// Lets go of the spool; removes it when nothing is in it.
     fn leave(&self, outbox: &mut Outbox) -> CloseOutcome {
         let in_memory = outbox.ready.len() as u64;
-        let Some(spool) = outbox.spool.take() else {
-            let hint = (in_memory > 0).then(|| {
-                format!(
-                    "{in_memory} batches are lost: neither the server nor {} took them",
-                    outbox.plan.dir.display()
-                )
-            });
-            return CloseOutcome { undelivered_batches: in_memory, hint, ..CloseOutcome::default() };
-        };
-        if spool.is_drained() {
+        let lost = (in_memory > 0).then(|| {
+            let dir = outbox.plan.dir.display();
+            format!("{in_memory} batches are lost: neither the server nor {dir} took them")
+        });
+        let Some(spool) = outbox.spool.take_if(|spool| !spool.is_drained()) else {
             // What can't be removed holds nothing, and whoever finds it next removes it.
-            drop(spool.remove());
-            return CloseOutcome { undelivered_batches: in_memory, ..CloseOutcome::default() };
-        }
+            drop(outbox.spool.take().map(spool::Writer::remove));
+            return CloseOutcome { undelivered_batches: in_memory, hint: lost, ..CloseOutcome::default() };
+        };
         let bytes = spool.bytes_left().unwrap_or_default();
         let batches = spool.records_left();
         let dir = spool.dir().to_owned();
@@ -177,6 +172,7 @@ impl Shared {
             dir.display(),
             dir.display()
         );
+        let hint = [Some(hint), lost].into_iter().flatten().collect::<Vec<_>>().join("; ");
         CloseOutcome {
             undelivered_batches: batches + in_memory,
             undelivered_bytes: bytes,

@@ -2,11 +2,11 @@
 //!
 //! Written in place and not synced: a cursor that is lost or torn only makes records come again.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::Path;
 
 use crate::CURSOR_FILE;
-use crate::error::{ReadError, at};
 
 /// Reads segment and offset; anything unusable is the beginning.
 pub(crate) fn read(dir: &Path) -> (u64, u64) {
@@ -18,11 +18,11 @@ pub(crate) fn read(dir: &Path) -> (u64, u64) {
 }
 
 /// Writes segment and offset.
-pub(crate) fn write(dir: &Path, segment: u64, offset: u64) -> Result<(), ReadError> {
+pub(crate) fn write(dir: &Path, segment: u64, offset: u64) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(20);
     bytes.extend_from_slice(&segment.to_le_bytes());
     bytes.extend_from_slice(&offset.to_le_bytes());
     bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
-    let path = dir.join(CURSOR_FILE);
-    fs::write(&path, bytes).map_err(at(&path))
+    // Not truncated first: on a full disk the block is there already.
+    File::options().create(true).truncate(false).write(true).open(dir.join(CURSOR_FILE))?.write_all(&bytes)
 }

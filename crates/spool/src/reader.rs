@@ -168,10 +168,11 @@ impl Reader {
     }
 
     /// Marks everything before `position` as done: the next reader starts there, and segments that
-    /// are wholly before it are deleted.
+    /// are wholly before it are deleted. Where even the mark can't be written, for instance because
+    /// the disk is full, the records come again to the next reader.
     pub fn consume(&mut self, position: Position) -> Result<(), ReadError> {
         self.consumed = self.consumed.max(position);
-        cursor::write(&self.dir, self.consumed.segment, self.consumed.offset)?;
+        drop(cursor::write(&self.dir, self.consumed.segment, self.consumed.offset));
         for (number, _) in segment::all(&self.dir)? {
             if number < self.consumed.segment {
                 let path = segment::path(&self.dir, number);

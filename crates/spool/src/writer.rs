@@ -143,9 +143,9 @@ impl Writer {
 
     /// Marks everything before `position` as done, one record at a time, and frees its disk space.
     pub fn consume(&mut self, position: Position) -> Result<(), ReadError> {
-        self.reader.consume(position)?;
         self.records_left = self.records_left.saturating_sub(1);
         self.outstanding = self.outstanding.saturating_sub(1);
+        self.reader.consume(position)?;
         let at_end =
             self.active.as_ref().is_some_and(|a| a.number == position.segment && a.bytes == position.offset);
         if at_end {

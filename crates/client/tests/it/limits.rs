@@ -1,6 +1,9 @@
 //! What can't be kept is counted and told.
 
-use client::{FlushOutcome, Run};
+use std::sync::Mutex;
+
+use client::{FlushOutcome, Run, Warning};
+use model::{AttributeValue, TagChange};
 
 use crate::peer::{Manner, Peer};
 use crate::support::{LONG, away, close, count, flush, spooled, until};
@@ -117,6 +120,50 @@ fn refusals_are_counted_by_reason() {
     let want = [("label_count", 1), ("steps_length", 2), ("value_type", 3)];
     assert_eq!(run.counters().dropped, want.map(|(k, v)| (k.to_owned(), v)).into());
     assert_eq!(peer.dropped(), run.counters().dropped);
+}
+
+#[test]
+fn long_texts_are_refused_and_counted() {
+    let (peer, dir) = (Peer::start(), tempfile::tempdir().unwrap());
+    let run = Run::start(peer.config(dir.path())).unwrap();
+    let text = |bytes: usize| AttributeValue::Text("x".repeat(bytes));
+    run.set_attribute("long", text(1 << 20));
+    run.set_attribute("too/long", text((1 << 20) + 1));
+    run.set_attribute(&"k".repeat(257), AttributeValue::Null);
+    run.change_tags(&[TagChange::Add("t".repeat(257)), TagChange::Clear, TagChange::Add("kept".into())]);
+    run.set_description(&"d".repeat((1 << 20) + 1));
+    close(&run);
+    let want = [("attribute_too_long", 2), ("description_too_long", 1), ("tag_too_long", 1)];
+    assert_eq!(peer.dropped(), want.map(|(k, v)| (k.to_owned(), v)).into());
+    let changes = peer.changes();
+    let keys: Vec<&str> = changes.iter().flat_map(|c| &c.attributes).map(|(key, _)| key.as_str()).collect();
+    assert_eq!(keys, ["long"]);
+    let tags: Vec<_> = changes.iter().flat_map(|c| c.tags.clone()).collect();
+    assert_eq!(tags, [TagChange::Clear, TagChange::Add("kept".into())]);
+}
+
+static SAID: Mutex<Vec<Warning>> = Mutex::new(Vec::new());
+
+#[test]
+fn warnings_come_once_a_cause() {
+    let dir = tempfile::tempdir().unwrap();
+    client::set_warning_hook(|warning| SAID.lock().unwrap().push(warning));
+    let run = Run::start(away(dir.path())).unwrap();
+    for n in 0..3 {
+        run.refuse("once_for_a_test", 1, &format!("example {n}"));
+        flush(&run);
+    }
+    let place = dir.path().display().to_string();
+    let said = |cause: &str, part: &str| {
+        let said = SAID.lock().unwrap();
+        said.iter().filter(|w| w.cause == cause && w.message.contains(part)).count()
+    };
+    until("a word on where the run is kept", || said("server_away", &place) > 0);
+    flush(&run);
+    run.finish();
+    let counts =
+        [said("once_for_a_test", "example 0"), said("once_for_a_test", ""), said("server_away", &place)];
+    assert_eq!((counts, said("undelivered", &place)), ([1, 1, 1], 1));
 }
 
 #[test]

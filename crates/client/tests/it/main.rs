@@ -8,6 +8,8 @@ mod fork;
 mod limits;
 mod peer;
 mod session;
+mod small_disk;
 mod steps;
 mod support;
+#[cfg(tg_linux)]
 mod system;
