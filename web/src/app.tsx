@@ -1,0 +1,81 @@
+/** The shell: bar, page, and what floats above. */
+import { useEffect, useState } from 'preact/hooks';
+import { Failure } from './components/failure';
+import { KeySheet } from './components/key_sheet';
+import { keptQuery } from './components/link';
+import { Toasts } from './components/toasts';
+import { TokenPrompt } from './components/token_prompt';
+import { TopBar } from './components/top_bar';
+import { open, path } from './lib/address';
+import { inFlight, tokenEntered } from './lib/api';
+import { bind, sheetOpen } from './lib/keys';
+import { parseRoute, type Route, runPath } from './lib/route';
+import { askRun } from './lib/runs';
+import { nextTheme } from './lib/theme';
+import { RunPage } from './pages/run';
+import { RunsPage } from './pages/runs';
+
+/** Everything. */
+export function App() {
+  useEffect(
+    () =>
+      bind(
+        {
+          keys: '?',
+          does: 'This sheet',
+          group: 'Everywhere',
+          run: () => (sheetOpen.value = !sheetOpen.value),
+        },
+        { keys: 'g r', does: 'Runs', group: 'Everywhere', run: () => open(`/runs${keptQuery()}`) },
+        { keys: 'g t', does: 'Next theme', group: 'Everywhere', run: nextTheme },
+      ),
+    [],
+  );
+  return (
+    <>
+      <TopBar />
+      {inFlight.value > 0 && <div class="loading-bar" />}
+      <Page route={parseRoute(path.value)} />
+      <Toasts />
+      <KeySheet />
+      <TokenPrompt />
+    </>
+  );
+}
+
+function Page({ route }: { route: Route }) {
+  useEffect(() => {
+    if (route.page === 'home') open(`/runs${window.location.search}`, true);
+  }, [route.page]);
+  switch (route.page) {
+    case 'runs':
+      return <RunsPage key={JSON.stringify(route.scope)} scope={route.scope} />;
+    case 'run':
+      return <RunPage key={route.runId} scope={route.scope} runId={route.runId} tab={route.tab} />;
+    case 'short':
+      return <ShortLink runId={route.runId} />;
+    case 'home':
+      return <main />;
+    default:
+      return (
+        <main class="empty">
+          <h1>No such page</h1>
+          <p>
+            Nothing lives at this address. <a href="/runs">All runs</a>
+          </p>
+        </main>
+      );
+  }
+}
+
+/** Finds where a run lives and goes there. */
+function ShortLink({ runId }: { runId: string }) {
+  const [error, setError] = useState<unknown>(null);
+  const find = () => {
+    askRun(runId)
+      .then((run) => open(runPath(run, run.run_id) + window.location.search, true))
+      .catch(setError);
+  };
+  useEffect(find, [runId, tokenEntered.value]);
+  return <main class="run-page">{error !== null && <Failure error={error} retry={find} />}</main>;
+}

@@ -1,0 +1,231 @@
+/** The charts of one run: which are seen, what they hold, and one question for all of an axis. */
+import { batch, computed, type Signal, signal } from '@preact/signals';
+import type { MetricRow, RunDetail } from '../lib/answers';
+import { isAbort } from '../lib/api';
+import { Palette, varyingLabels } from '../lib/colour';
+import { type Axis, askPoints, type Columns, type PointsAnswer } from '../lib/points';
+import { drawable, type Range, union } from './range';
+import { type ChartInfo, chartsOf } from './sections';
+import { type Shape, shapeOf } from './shape';
+import * as view from './view';
+
+/** Series drawn in one chart at most. */
+export const SERIES_MAX = 20;
+/** Charts mounted at once at most. */
+export const MOUNTED_MAX = 48;
+const BUCKETS_MAX = 2000;
+
+/** A chart's data as it came. */
+export interface Loaded {
+  axis: Axis;
+  shape: Shape;
+  pointsRead: number;
+}
+
+/** A chart's state. */
+export interface ChartState {
+  loaded: Signal<Loaded | null>;
+  error: Signal<unknown>;
+  /** Whether it is on the screen. */
+  seen: boolean;
+  /** Width of its plot, CSS pixels. */
+  width: number;
+  /** The question that `loaded` answers. */
+  answers: string;
+  /** The question that is under way. */
+  asks: string;
+}
+
+/** Holds the charts of one run. */
+export class Board {
+  readonly metrics = signal<MetricRow[] | null>(null);
+  readonly detail = signal<RunDetail | null>(null);
+  /** One chart per metric. */
+  readonly charts = computed(() => chartsOf(this.metrics.value ?? []));
+  /** Labels that tell the run's series apart. */
+  readonly varying = computed(() =>
+    varyingLabels(
+      (this.metrics.value ?? []).map((m) => m.labels),
+      false,
+    ),
+  );
+  /** Colours by what tells a series apart; handed out in one order, so that they don't depend on scrolling. */
+  private readonly palette = computed(() => {
+    const palette = new Palette();
+    const keys = new Set((this.metrics.value ?? []).map((m) => this.colourKey(m.labels)));
+    for (const key of [...keys].sort()) palette.slot(key);
+    return palette;
+  });
+  /** What each axis spans when nothing is zoomed. */
+  readonly full: Record<Axis, Signal<Range | null>> = {
+    step: signal(null),
+    time: signal(null),
+    relative: signal(null),
+  };
+  /** Where the cursor is on each axis. */
+  readonly cursor: Record<Axis, Signal<number | null>> = {
+    step: signal(null),
+    time: signal(null),
+    relative: signal(null),
+  };
+  /** Whether the cursor stays where it is. */
+  readonly pinned = signal(false);
+  /** Points read for the last answer of each axis. */
+  readonly pointsRead = signal<Partial<Record<Axis, number>>>({});
+  /** Goes up with each answer. */
+  readonly answered = signal(0);
+
+  private readonly states = new Map<string, ChartState>();
+  private readonly controllers = new Map<string, AbortController>();
+  private planned = false;
+
+  constructor(readonly runId: string) {}
+
+  /** A chart's state, made when first asked for. */
+  state(name: string): ChartState {
+    const known = this.states.get(name);
+    if (known) return known;
+    const made: ChartState = {
+      loaded: signal(null),
+      error: signal(null),
+      seen: false,
+      width: 400,
+      answers: '',
+      asks: '',
+    };
+    this.states.set(name, made);
+    return made;
+  }
+
+  /** The axis that a chart is drawn on: time when its points have no steps. */
+  axisOf(chart: ChartInfo): Axis {
+    return view.pageAxis.value === 'step' && !chart.stepped ? 'time' : view.pageAxis.value;
+  }
+
+  /** The x range of an axis now. */
+  rangeOf(axis: Axis): Range {
+    return drawable(view.zoomOf(axis) ?? this.full[axis].value ?? { from: 0, to: 1 });
+  }
+
+  /** Tells that a chart came on the screen or left it. */
+  see(name: string, seen: boolean, width: number): void {
+    const state = this.state(name);
+    state.seen = seen;
+    state.width = width;
+    if (seen) this.want();
+  }
+
+  /** Asks, soon, for what is seen and not there. */
+  want(): void {
+    if (this.planned) return;
+    this.planned = true;
+    queueMicrotask(() => {
+      this.planned = false;
+      void this.load(false);
+    });
+  }
+
+  /** Asks for what is seen: all of it, or what is not there or answers an older question. */
+  async load(again: boolean): Promise<void> {
+    const byAxis = new Map<Axis, ChartInfo[]>();
+    for (const chart of this.charts.peek()) {
+      const state = this.states.get(chart.name);
+      if (!state?.seen) continue;
+      const axis = this.axisOf(chart);
+      byAxis.set(axis, [...(byAxis.get(axis) ?? []), chart]);
+    }
+    await Promise.all(
+      [...byAxis].map(([axis, charts]) => this.loadAxis(axis, charts.slice(0, MOUNTED_MAX), again)),
+    );
+  }
+
+  private async loadAxis(axis: Axis, charts: ChartInfo[], again: boolean): Promise<void> {
+    const zoom = view.zoomOf(axis);
+    const widest = Math.max(...charts.map((c) => this.state(c.name).width));
+    const density = window.devicePixelRatio > 1.3 ? 1.5 : 1;
+    const buckets = Math.min(BUCKETS_MAX, Math.max(50, Math.ceil((widest * density) / 50) * 50));
+    const question = JSON.stringify([axis, zoom, buckets, view.smooth.value]);
+    const wanted = charts.filter((c) => {
+      const state = this.state(c.name);
+      return state.asks !== question && (again || state.answers !== question);
+    });
+    if (wanted.length === 0) return;
+    for (const [key, controller] of this.controllers) {
+      const [otherAxis] = JSON.parse(key.split('#')[0]) as [Axis];
+      if (!key.startsWith(`${question}#`) && otherAxis === axis) controller.abort();
+    }
+    const controller = new AbortController();
+    const key = `${question}#${wanted.map((c) => c.name).join()}`;
+    this.controllers.set(key, controller);
+    for (const chart of wanted) this.state(chart.name).asks = question;
+    try {
+      const answer = await askPoints(
+        {
+          axis,
+          from: zoom?.from ?? null,
+          to: zoom?.to ?? null,
+          buckets,
+          smooth: view.smooth.value,
+          queries: wanted.map((c) => ({ run_id: this.runId, metric: c.name, limit: SERIES_MAX })),
+        },
+        controller.signal,
+      );
+      this.take(axis, zoom, question, wanted, answer);
+    } catch (error) {
+      if (!isAbort(error)) {
+        batch(() => {
+          for (const chart of wanted) this.state(chart.name).error.value = error;
+        });
+      }
+    } finally {
+      this.controllers.delete(key);
+      for (const chart of wanted)
+        if (this.state(chart.name).asks === question) this.state(chart.name).asks = '';
+    }
+  }
+
+  private take(
+    axis: Axis,
+    zoom: Range | null,
+    question: string,
+    charts: ChartInfo[],
+    answer: PointsAnswer,
+  ): void {
+    const columns: Columns[][] = charts.map(() => []);
+    for (const series of answer.series) columns[series.query]?.push(series);
+    batch(() => {
+      if (!zoom && answer.x.length > 0)
+        this.full[axis].value = union(this.full[axis].peek(), { from: answer.from, to: answer.to });
+      charts.forEach((chart, at) => {
+        const state = this.state(chart.name);
+        const varying = varyingLabels(
+          columns[at].map((c) => ({ ...c.labels, scale: c.scale })),
+          true,
+        );
+        state.loaded.value = {
+          axis,
+          shape: shapeOf(answer.x, columns[at], varying),
+          pointsRead: answer.pointsRead,
+        };
+        state.error.value = null;
+        state.answers = question;
+      });
+      this.pointsRead.value = { ...this.pointsRead.peek(), [axis]: answer.pointsRead };
+      this.answered.value = this.answered.peek() + 1;
+    });
+  }
+
+  /** Colour slot of a line: by what tells it apart among all series of the run. */
+  slot(labels: Record<string, string>): number {
+    return this.palette.value.slot(this.colourKey(labels));
+  }
+
+  private colourKey(labels: Record<string, string>): string {
+    return this.varying.value.flatMap((k) => (k in labels ? `${k}=${labels[k]}` : [])).join('\n');
+  }
+
+  /** Calls off everything under way. */
+  end(): void {
+    for (const controller of this.controllers.values()) controller.abort();
+  }
+}

@@ -1,0 +1,103 @@
+/** Charts of a run: one per metric, in sections by the first part of the name. */
+import type { MetricRow } from '../lib/answers';
+
+/** A chart: all series of one metric. */
+export interface ChartInfo {
+  /** Display name: the id. */
+  name: string;
+  promql: string;
+  unit: string;
+  kind: string;
+  help: string;
+  caveat: string;
+  /** Whether its points have steps: if not, it is drawn over time. */
+  stepped: boolean;
+  series: MetricRow[];
+}
+
+/** A section of the page. */
+export interface Section {
+  /** First part of the names; empty for names without one. */
+  prefix: string;
+  charts: ChartInfo[];
+}
+
+const isSystem = (name: string) => /^system[/_]/.test(name);
+
+/** Puts series of one metric together. */
+export function chartsOf(metrics: MetricRow[]): ChartInfo[] {
+  const charts = new Map<string, ChartInfo>();
+  for (const row of metrics) {
+    const name = row.display || row.name;
+    const chart = charts.get(name);
+    if (chart) {
+      chart.series.push(row);
+      chart.stepped ||= row.last_step !== null && !isSystem(name);
+      continue;
+    }
+    charts.set(name, {
+      name,
+      promql: row.name,
+      unit: row.unit ?? '',
+      kind: row.kind ?? '',
+      help: row.help ?? '',
+      caveat: row.caveat ?? '',
+      stepped: row.last_step !== null && !isSystem(name),
+      series: [row],
+    });
+  }
+  return [...charts.values()];
+}
+
+/** Loss-like first, then what tells learning, then throughput, then the rest, then the system. */
+export function rank(name: string): number {
+  const low = name.toLowerCase();
+  if (isSystem(low)) return 90;
+  if (/(^|[/_. -])loss([/_. -]|$)/.test(low))
+    return /(^|[/_])(val|valid|validation|eval|test)/.test(low) ? 1 : 0;
+  if (/loss|perplexity|nll|cross_?entropy/.test(low)) return 2;
+  if (/grad.*norm|norm.*grad/.test(low)) return 3;
+  if (/acc(uracy)?|reward|score|f1|bleu|auc/.test(low)) return 4;
+  if (/(^|[/_])(lr|learning[_-]?rate)/.test(low)) return 10;
+  if (/tokens?_?(per|\/)|throughput|per_sec|samples?_s|tokens_s|images_s|mfu|flop/.test(low)) return 5;
+  if (/step_?(time|seconds)|seconds|duration|latency/.test(low)) return 6;
+  return 20;
+}
+
+const natural = new Intl.Collator('en', { numeric: true });
+
+/** Prefixes with fewer charts than this share the section without a name. */
+const SECTION_CHARTS = 3;
+
+function prefixOf(name: string): string {
+  if (isSystem(name)) return 'system';
+  return name.includes('/') ? name.split('/')[0] : '';
+}
+
+/** Sections in their order; a chart's order inside is by rank, then by name. */
+export function sectionsOf(charts: ChartInfo[], filter: string): Section[] {
+  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+  const matching = charts.filter((c) => words.every((w) => c.name.toLowerCase().includes(w)));
+  const sizes = new Map<string, number>();
+  for (const { name } of charts) sizes.set(prefixOf(name), (sizes.get(prefixOf(name)) ?? 0) + 1);
+  const sections = new Map<string, ChartInfo[]>();
+  for (const chart of matching) {
+    const own = prefixOf(chart.name);
+    const prefix = own === 'system' || (sizes.get(own) ?? 0) >= SECTION_CHARTS ? own : '';
+    sections.set(prefix, [...(sections.get(prefix) ?? []), chart]);
+  }
+  const by = (a: ChartInfo, b: ChartInfo) => rank(a.name) - rank(b.name) || natural.compare(a.name, b.name);
+  return [...sections]
+    .map(([prefix, inside]) => ({ prefix, charts: inside.sort(by) }))
+    .sort((a, b) => by(a.charts[0], b.charts[0]));
+}
+
+/** How often points of the run come, ms: the shortest mean distance among its series. */
+export function cadence(metrics: MetricRow[]): number | null {
+  const every = metrics.flatMap((m) =>
+    m.points > 1 && m.first_time_ms !== null && m.last_time_ms !== null
+      ? (m.last_time_ms - m.first_time_ms) / (m.points - 1)
+      : [],
+  );
+  return every.length > 0 ? Math.max(1000, Math.min(...every)) : null;
+}

@@ -1,0 +1,44 @@
+/** A modal window on the browser's own dialog: focus stays inside, `Escape` leaves. */
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+
+/** Shows its content until it is closed. */
+export function Dialog({
+  title,
+  close,
+  children,
+  class: className,
+}: {
+  title: string;
+  close: () => void;
+  children: ComponentChildren;
+  class?: string;
+}) {
+  const root = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const before = document.activeElement as HTMLElement | null;
+    root.current?.showModal();
+    return () => before?.focus?.();
+  }, []);
+  const click = (event: MouseEvent) => {
+    if (event.target === root.current) close();
+  };
+  return (
+    <dialog
+      ref={root}
+      class={className}
+      aria-label={title}
+      onClose={close}
+      onClick={click}
+      onKeyDown={(e) => e.key === 'Escape' && e.stopPropagation()}
+    >
+      <header>
+        <h2>{title}</h2>
+        <button type="button" class="plain" aria-label="Close" onClick={close}>
+          ×
+        </button>
+      </header>
+      {children}
+    </dialog>
+  );
+}

@@ -1,0 +1,137 @@
+/** The lane above the charts: attempts and what is not finite, on the charts' x axis, with the cursor's flag. */
+import type { Board } from '../charts/board';
+import type { Range } from '../charts/range';
+import type { AttemptSpan, Mark } from '../charts/shape';
+import { placeText } from '../charts/summary';
+import * as view from '../charts/view';
+import { zone } from '../lib/clock';
+import { formatCount } from '../lib/number';
+import type { Axis } from '../lib/points';
+import { formatFull, formatSpan } from '../lib/time';
+
+const MERGED_SHARE = 0.03;
+
+interface LaneMark {
+  x: number;
+  names: string[];
+  kinds: string[];
+  count: number;
+}
+
+/** Spans of the attempts on an axis: from the points on steps, from the sessions on time. */
+function attemptsOn(board: Board, axis: Axis): AttemptSpan[] {
+  const detail = board.detail.value;
+  if (!detail) return [];
+  if (axis === 'step') {
+    const spans = new Map<number, AttemptSpan>();
+    for (const chart of board.charts.value) {
+      const loaded = board.state(chart.name).loaded.value;
+      if (loaded?.axis !== 'step') continue;
+      for (const span of loaded.shape.attempts) {
+        const known = spans.get(span.number);
+        spans.set(span.number, {
+          number: span.number,
+          from: Math.min(span.from, known?.from ?? Infinity),
+          to: Math.max(span.to, known?.to ?? -Infinity),
+        });
+      }
+    }
+    return [...spans.values()].sort((a, b) => a.number - b.number);
+  }
+  const origin = axis === 'relative' ? (detail.started_ms ?? 0) : 0;
+  const scale = axis === 'relative' ? 1000 : 1;
+  const end = detail.ended_ms ?? detail.last_time_ms ?? Date.now();
+  return detail.attempts_list
+    .filter((a) => a.started_ms !== null)
+    .map((a) => ({
+      number: a.number,
+      from: (a.started_ms! - origin) / scale,
+      to: ((a.ended_ms ?? end) - origin) / scale,
+    }));
+}
+
+function marksOn(board: Board, axis: Axis, range: Range): LaneMark[] {
+  const all: (Mark & { name: string })[] = [];
+  for (const chart of board.charts.value) {
+    const loaded = board.state(chart.name).loaded.value;
+    if (loaded?.axis === axis) all.push(...loaded.shape.marks.map((m) => ({ ...m, name: chart.name })));
+  }
+  const marks: LaneMark[] = [];
+  for (const mark of all.filter((m) => m.x >= range.from && m.x <= range.to).sort((a, b) => a.x - b.x)) {
+    const near = marks[marks.length - 1];
+    if (near && mark.x - near.x < (range.to - range.from) * MERGED_SHARE) {
+      near.count += mark.count;
+      if (!near.names.includes(mark.name)) near.names.push(mark.name);
+      if (!near.kinds.includes(mark.kind)) near.kinds.push(mark.kind);
+    } else marks.push({ x: mark.x, names: [mark.name], kinds: [mark.kind], count: mark.count });
+  }
+  return marks;
+}
+
+function flagText(axis: Axis, x: number): string {
+  if (axis === 'step') return `step ${formatCount(x)}`;
+  return axis === 'time' ? formatFull(x, zone.value) : formatSpan(x);
+}
+
+/** The lane. */
+export function EventLane({ board }: { board: Board }) {
+  const axis = view.pageAxis.value;
+  const range = board.rangeOf(axis);
+  const share = (x: number) => ((x - range.from) / (range.to - range.from)) * 100;
+  const attempts = attemptsOn(board, axis).filter((a) => a.to >= range.from && a.from <= range.to);
+  const marks = marksOn(board, axis, range);
+  return (
+    <section class="lane" aria-label="Events">
+      <h2>Events</h2>
+      <div class="track">
+        {attempts.map((a, at) => {
+          const [left, right] = [Math.max(0, share(a.from)), Math.min(100, share(a.to))];
+          const newest = at === attempts.length - 1;
+          return (
+            <span
+              key={a.number}
+              class={newest ? 'attempt newest' : 'attempt'}
+              style={{
+                left: `${left}%`,
+                width: `${Math.max(0.2, right - left)}%`,
+                top: `${(attempts.length - 1 - at) % 2 === 0 ? 7 : 3}px`,
+              }}
+              title={`attempt ${a.number}: ${placeText(axis, a.from, zone.value)} to ${placeText(axis, a.to, zone.value)}`}
+            >
+              <span>attempt {a.number}</span>
+            </span>
+          );
+        })}
+        {marks.map((m) => (
+          <span
+            key={m.x}
+            class={share(m.x) > 80 ? 'event left' : 'event'}
+            style={{ left: `${share(m.x)}%` }}
+            title={`${m.kinds.join(', ')} in ${m.names.join(', ')} at ${placeText(axis, m.x, zone.value)}`}
+          >
+            <svg width="10" height="10" viewBox="0 0 10 10" aria-hidden="true">
+              <path d="M5 0 10 5 5 10 0 5z" />
+            </svg>
+            {m.count > 1
+              ? `${formatCount(m.count)} ${m.kinds.length === 1 ? m.kinds[0] : 'not finite'}`
+              : `${m.kinds[0]}, ${m.names[0].slice(0, 24)}`}
+          </span>
+        ))}
+        <Flag board={board} axis={axis} share={share} />
+      </div>
+    </section>
+  );
+}
+
+function Flag({ board, axis, share }: { board: Board; axis: Axis; share: (x: number) => number }) {
+  const x = board.cursor[axis].value;
+  if (x === null || share(x) < 0 || share(x) > 100) return null;
+  return (
+    <span class={share(x) > 70 ? 'flag left' : 'flag'} style={{ left: `${share(x)}%` }}>
+      <span>
+        {flagText(axis, axis === 'step' ? Math.round(x) : x)}
+        {board.pinned.value ? ' · pinned' : ''}
+      </span>
+    </span>
+  );
+}

@@ -1,0 +1,43 @@
+/** A link to another page of this server, without loading it anew. */
+import type { ComponentChildren } from 'preact';
+import { open } from '../lib/address';
+
+/** Theme and zone go along; the rest of the address belongs to the page. */
+export function keptQuery(): string {
+  const now = new URLSearchParams(window.location.search);
+  const kept = new URLSearchParams();
+  for (const name of ['theme', 'tz']) if (now.has(name)) kept.set(name, now.get(name)!);
+  const text = kept.toString();
+  return text ? `?${text}` : '';
+}
+
+/** An anchor. */
+export function Link(props: {
+  href: string;
+  class?: string;
+  title?: string;
+  current?: boolean;
+  tabIndex?: number;
+  children: ComponentChildren;
+}) {
+  const click = (event: MouseEvent) => {
+    if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    const [path, query] = props.href.split('?');
+    const kept = keptQuery();
+    open(path + (query ? `?${query}${kept.replace('?', '&')}` : kept));
+    window.scrollTo(0, 0);
+  };
+  return (
+    <a
+      href={props.href}
+      class={props.class}
+      title={props.title}
+      tabIndex={props.tabIndex}
+      aria-current={props.current ? 'page' : undefined}
+      onClick={click}
+    >
+      {props.children}
+    </a>
+  );
+}

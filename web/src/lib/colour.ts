@@ -1,0 +1,50 @@
+/** Which of the ten series colours a thing has: its own slot by hash, the next free one when taken. */
+
+/** How many colours there are before they repeat with another dash. */
+export const SLOTS = 10;
+
+function hash(text: string): number {
+  let value = 2166136261;
+  for (const char of text) value = Math.imul(value ^ char.codePointAt(0)!, 16777619);
+  return value >>> 0;
+}
+
+/** Hands out slots; the same keys in the same order always get the same ones. */
+export class Palette {
+  private readonly slots = new Map<string, number>();
+  // The first colour belongs to what has nothing to tell it apart.
+  private readonly taken = new Set<number>([0]);
+
+  /** The slot of `key`, from 0; 10 and above repeat the colours with dash `2 2`. */
+  slot(key: string): number {
+    if (key === '') return 0;
+    const known = this.slots.get(key);
+    if (known !== undefined) return known;
+    const round = Math.floor((this.slots.size + 1) / SLOTS) * SLOTS;
+    let slot = hash(key) % SLOTS;
+    for (let tries = 0; tries < SLOTS && this.taken.has(round + slot); tries++) slot = (slot + 1) % SLOTS;
+    this.taken.add(round + slot);
+    this.slots.set(key, round + slot);
+    return round + slot;
+  }
+}
+
+/** Custom property that holds the colour of a slot. */
+export function slotProperty(slot: number): string {
+  return `--series-${(slot % SLOTS) + 1}`;
+}
+
+/** Dash of a slot: solid for the first five, `7 3` for the next five, `2 2` from 11 on. */
+export function slotDash(slot: number): number[] {
+  if (slot >= SLOTS) return [2, 2];
+  return slot >= 5 ? [7, 3] : [];
+}
+
+/** Keys of labels that have more than one value among these label sets; being without one is a value if `absence` counts. */
+export function varyingLabels(sets: Record<string, string>[], absence: boolean): string[] {
+  const varies = (key: string) => {
+    const having = sets.filter((s) => key in s);
+    return new Set(having.map((s) => s[key])).size + Number(absence && having.length < sets.length) > 1;
+  };
+  return [...new Set(sets.flatMap(Object.keys))].filter(varies).sort();
+}

@@ -1,0 +1,58 @@
+/** Which page a path means, and the path of a page. */
+
+/** What runs are looked at: all, or those of one project. */
+export interface Scope {
+  organization: string;
+  workspace: string;
+  project: string;
+}
+
+/** A run's tabs that exist. */
+export type Tab = 'overview' | 'charts';
+
+/** A page. */
+export type Route =
+  | { page: 'runs'; scope: Scope | null }
+  | { page: 'run'; scope: Scope; runId: string; tab: Tab }
+  | { page: 'short'; runId: string }
+  | { page: 'home' }
+  | { page: 'missing' };
+
+const part = (text: string) => (text === '' ? '-' : encodeURIComponent(text === '-' ? '%2D' : text));
+
+function unpart(text: string): string {
+  if (text === '-') return '';
+  try {
+    const plain = decodeURIComponent(text);
+    return plain === '%2D' ? '-' : plain;
+  } catch {
+    return text;
+  }
+}
+
+/** Reads a path. */
+export function parseRoute(path: string): Route {
+  const [first, ...rest] = path.split('/').filter((piece) => piece !== '');
+  if (first === undefined) return { page: 'home' };
+  if (first === 'runs' && rest.length === 0) return { page: 'runs', scope: null };
+  if (first === 'r' && rest.length === 1) return { page: 'short', runId: unpart(rest[0]) };
+  if (first !== 'o' || rest.length < 4) return { page: 'missing' };
+  const scope = { organization: unpart(rest[0]), workspace: unpart(rest[1]), project: unpart(rest[2]) };
+  if (rest[3] === 'runs' && rest.length === 4) return { page: 'runs', scope };
+  if (rest[3] === 'r' && rest.length >= 5) {
+    const tab = rest[5] === 'overview' ? 'overview' : 'charts';
+    return { page: 'run', scope, runId: unpart(rest[4]), tab };
+  }
+  return { page: 'missing' };
+}
+
+/** The Runs page of a scope. */
+export function runsPath(scope: Scope | null): string {
+  if (!scope) return '/runs';
+  return `/o/${part(scope.organization)}/${part(scope.workspace)}/${part(scope.project)}/runs`;
+}
+
+/** A run's page. */
+export function runPath(scope: Scope, runId: string, tab: Tab = 'charts'): string {
+  return runsPath(scope).replace(/runs$/, `r/${encodeURIComponent(runId)}/${tab}`);
+}

@@ -1,0 +1,250 @@
+/** One run: its head and tabs. */
+import { useSignal } from '@preact/signals';
+import { useEffect, useMemo } from 'preact/hooks';
+import { Board } from '../charts/board';
+import { cadence } from '../charts/sections';
+import * as view from '../charts/view';
+import { Failure } from '../components/failure';
+import { StateMark } from '../components/icons';
+import { keptQuery, Link } from '../components/link';
+import { Name } from '../components/name';
+import { elapsedSeconds } from '../components/run_columns';
+import { Tags } from '../components/tags';
+import { open, param, setParams } from '../lib/address';
+import type { MetricRow, RunDetail } from '../lib/answers';
+import { askJson, isAbort, tokenEntered } from '../lib/api';
+import { now, switchZone, zone } from '../lib/clock';
+import { runName } from '../lib/crumb';
+import { saveCsv } from '../lib/download';
+import { bind } from '../lib/keys';
+import { formatCount } from '../lib/number';
+import { paced } from '../lib/pace';
+import { runPath, runsPath, type Scope, type Tab } from '../lib/route';
+import { askRun, changeTags } from '../lib/runs';
+import { follow } from '../lib/stream';
+import { visible } from '../lib/text';
+import { formatFull, formatSecond, formatSpan, formatWhen } from '../lib/time';
+import { tellError } from '../lib/toast';
+import { ChartsTab } from './charts';
+import { OverviewTab } from './overview';
+
+const POINTS_MS = 1000;
+const FACTS_MS = 4000;
+const TABS: { tab: Tab; text: string }[] = [
+  { tab: 'overview', text: 'Overview' },
+  { tab: 'charts', text: 'Charts' },
+];
+
+/** Whether the page follows the run: not while it is zoomed or paused. */
+export function isLive(): boolean {
+  return param('live') !== '0' && view.zoomOf(view.pageAxis.value) === null;
+}
+
+/** The page. */
+export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; tab: Tab }) {
+  const board = useMemo(() => new Board(runId), [runId]);
+  const error = useSignal<unknown>(null);
+  const editing = useSignal<string | null>(null);
+  const pausedAt = useSignal<{ time: number; points: number } | null>(null);
+
+  const readFacts = useMemo(
+    () => async () => {
+      try {
+        const [detail, answer] = await Promise.all([
+          askRun(runId),
+          askJson<{ metrics: MetricRow[] }>(`runs/${encodeURIComponent(runId)}/metrics`),
+        ]);
+        board.detail.value = detail;
+        board.metrics.value = answer.metrics;
+        runName.value = detail.run;
+        document.title = `${visible(detail.run)} · truegauge`;
+        error.value = null;
+      } catch (failure) {
+        if (!isAbort(failure)) error.value = failure;
+      }
+    },
+    [board],
+  );
+
+  useEffect(() => {
+    void readFacts();
+    const facts = paced(readFacts, FACTS_MS);
+    const points = paced(() => board.load(true), POINTS_MS);
+    const leave = follow(`run:${runId}`, (event) => {
+      facts.ask();
+      if (event.event !== 'run') return;
+      const news = JSON.parse(event.data) as Partial<RunDetail>;
+      const detail = board.detail.peek();
+      if (detail) board.detail.value = { ...detail, ...news };
+      if (isLive()) points.ask();
+    });
+    return () => {
+      leave();
+      facts.end();
+      points.end();
+      board.end();
+      runName.value = '';
+    };
+  }, [board, tokenEntered.value]);
+
+  const live = isLive();
+  useEffect(() => {
+    pausedAt.value = live ? null : { time: Date.now(), points: board.detail.peek()?.points ?? 0 };
+    if (live) void board.load(true);
+  }, [live, board]);
+  useEffect(
+    () =>
+      bind(
+        {
+          keys: '[',
+          does: 'Previous tab',
+          group: 'Run',
+          run: () => open(runPath(scope, runId, 'overview') + keptQuery()),
+        },
+        {
+          keys: ']',
+          does: 'Next tab',
+          group: 'Run',
+          run: () => open(runPath(scope, runId, 'charts') + keptQuery()),
+        },
+        { keys: 't', does: 'Edit tags', group: 'Run', run: () => (editing.value = runId) },
+        {
+          keys: 'Space',
+          does: 'Live or paused',
+          group: 'Run',
+          run: () => setParams({ live: param('live') === '0' ? null : '0' }),
+        },
+        { keys: 'z', does: 'UTC or local time', group: 'Run', run: switchZone },
+      ),
+    [runId],
+  );
+
+  const detail = board.detail.value;
+  if (!detail) {
+    return (
+      <main class="run-page">
+        {error.value !== null && <Failure error={error.value} retry={() => void readFacts()} />}
+      </main>
+    );
+  }
+  const elapsed = elapsedSeconds(detail, now.value);
+  const change = async (add: string[], remove: string[]) => {
+    try {
+      await changeTags([runId], add, remove);
+      await readFacts();
+    } catch (failure) {
+      tellError('cannot change the tags', failure);
+    }
+  };
+  return (
+    <main class="run-page">
+      <div class="page-bar">
+        <h1>
+          <Name text={detail.run} />
+        </h1>
+        <StateMark state={detail.state} pill />
+        {detail.state_reason && detail.state !== 'running' && (
+          <span class="quiet reason">
+            <Name text={detail.state_reason} limit={80} />
+          </span>
+        )}
+        <span class="facts">
+          {detail.attempts > 0 && <span>attempt {detail.attempts}</span>}
+          {detail.hosts.length > 0 && (
+            <span title={detail.hosts.slice(0, 50).join(', ')}>
+              {detail.hosts.length === 1 ? (
+                <Name text={detail.hosts[0]} limit={30} />
+              ) : (
+                `${detail.hosts.length} hosts`
+              )}
+            </span>
+          )}
+          {detail.last_step !== null && (
+            <span>
+              step <b>{formatCount(detail.last_step)}</b>
+            </span>
+          )}
+          {elapsed !== null && <span>{formatSpan(elapsed)}</span>}
+        </span>
+        <Tags
+          row={detail}
+          editing={editing.value === runId}
+          edit={(id) => (editing.value = id)}
+          change={change}
+        />
+        <div class="right">
+          {detail.started_ms !== null && (
+            <button
+              type="button"
+              class="plain quiet"
+              title="Switch between UTC and local time (z)"
+              onClick={switchZone}
+            >
+              {formatWhen(detail.started_ms, now.value, zone.value)} –{' '}
+              {detail.ended_ms === null ? 'now' : formatWhen(detail.ended_ms, now.value, zone.value)}{' '}
+              {zone.value === 'utc' ? 'UTC' : 'local'}
+            </button>
+          )}
+          <Age board={board} paused={pausedAt.value} />
+          <button type="button" class="control" onClick={() => void saveCsv(runId, detail.run, null)}>
+            Export
+          </button>
+        </div>
+      </div>
+      <nav class="tabs" aria-label="Tabs of the run">
+        {TABS.map(({ tab: one, text }) => (
+          <Link key={one} href={runPath(scope, runId, one)} current={one === tab}>
+            {text}
+          </Link>
+        ))}
+        <Link href={runsPath(scope)} class="back">
+          All runs of {scope.project ? <Name text={scope.project} limit={24} /> : 'this project'}
+        </Link>
+      </nav>
+      {error.value !== null && <Failure error={error.value} retry={() => void readFacts()} />}
+      {tab === 'charts' ? (
+        <ChartsTab board={board} />
+      ) : (
+        <OverviewTab detail={detail} metrics={board.metrics.value ?? []} />
+      )}
+    </main>
+  );
+}
+
+/** How old the newest point is, or since when the page stands still. */
+function Age({ board, paused }: { board: Board; paused: { time: number; points: number } | null }) {
+  const detail = board.detail.value;
+  if (!detail) return null;
+  const last = detail.last_time_ms;
+  if (detail.state !== 'running' && detail.state !== 'stale') {
+    return last === null ? null : (
+      <span class="live off" title={formatFull(last, zone.value)}>
+        last point {formatWhen(last, now.value, zone.value)}
+      </span>
+    );
+  }
+  if (paused) {
+    const fresh = Math.max(0, detail.points - paused.points);
+    return (
+      <span class="live paused" role="status">
+        paused at {formatSecond(paused.time, zone.value)}
+        {fresh > 0 ? `, ${formatCount(fresh)} new ${fresh === 1 ? 'point' : 'points'}` : ''}
+      </span>
+    );
+  }
+  const age = last === null ? null : Math.max(0, Math.floor((now.value - last) / 1000));
+  const ahead = last !== null && last > now.value + 5000;
+  const every = (cadence(board.metrics.value ?? []) ?? 10_000) / 1000;
+  const level =
+    age === null || age < Math.max(5, 3 * every) ? 'fresh' : age < Math.max(15, 10 * every) ? 'warn' : 'crit';
+  return (
+    <span class={`live ${level}`}>
+      <span class="dot" />
+      {age === null
+        ? 'live · waiting for the first point'
+        : ahead
+          ? `live · clock ${formatSpan((last - now.value) / 1000)} ahead`
+          : `live · data age ${formatSpan(age)}`}
+    </span>
+  );
+}

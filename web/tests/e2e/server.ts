@@ -1,0 +1,68 @@
+/** The real server on a free port, with a data directory of its own. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+
+/** A server under test. */
+export interface RealServer {
+  url: string;
+  stop: () => Promise<void>;
+}
+
+function freePort(): Promise<number> {
+  return new Promise((done) => {
+    const probe = createServer().listen(0, '127.0.0.1', () => {
+      const address = probe.address();
+      probe.close(() => done(typeof address === 'object' && address ? address.port : 0));
+    });
+  });
+}
+
+async function ready(url: string, child: ChildProcess): Promise<void> {
+  const deadline = Date.now() + 30_000;
+  while (Date.now() < deadline) {
+    if (child.exitCode !== null) throw new Error(`the server ended with ${child.exitCode}`);
+    const answer = await fetch(`${url}/readyz`).catch(() => null);
+    if (answer?.ok) return;
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  throw new Error('the server did not get ready in 30 s');
+}
+
+/** Starts `TRUEGAUGE_BIN`, or the release build. */
+export async function startServer(more: string[] = []): Promise<RealServer> {
+  const binary =
+    process.env.TRUEGAUGE_BIN ?? resolve(import.meta.dirname, '../../../target/release/truegauge');
+  const data = mkdtempSync(join(tmpdir(), 'truegauge-web-'));
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  const child = spawn(
+    binary,
+    [
+      'up',
+      '--listen',
+      `127.0.0.1:${port}`,
+      '--data-dir',
+      join(data, 'store'),
+      '--spool-dir',
+      join(data, 'spool'),
+      ...more,
+    ],
+    {
+      stdio: ['ignore', 'ignore', 'inherit'],
+      env: { ...process.env, TRUEGAUGE_TOKEN: '', RUST_LOG: 'error' },
+    },
+  );
+  await ready(url, child);
+  return {
+    url,
+    stop: async () => {
+      const ended = new Promise((done) => child.once('exit', done));
+      child.kill('SIGTERM');
+      await ended;
+      rmSync(data, { recursive: true, force: true });
+    },
+  };
+}

@@ -1,0 +1,47 @@
+/** Pictures of both pages, light and dark, to hold beside the design. */
+import { expect, test } from '@playwright/test';
+import { startStories } from './server';
+import { NOW } from './world';
+
+let stories: Awaited<ReturnType<typeof startStories>>;
+
+test.beforeAll(async () => {
+  stories = await startStories(1200);
+});
+test.afterAll(() => {
+  stories.server.closeAllConnections();
+  stories.server.close();
+});
+test.beforeEach(async ({ page }) => {
+  await page.clock.setFixedTime(NOW + 3000);
+});
+
+for (const theme of ['light', 'dark']) {
+  test(`runs page shows its rows, ${theme}`, async ({ page }) => {
+    await page.goto(
+      `${stories.url}/o/acme/research/llm/runs?theme=${theme}&f=started%3A%3E-7d&sel=0000000000abc000`,
+    );
+    await expect(page.getByRole('row', { name: /pretrain-7b/ })).toBeVisible();
+    await expect(page.locator('.spark path').first()).toHaveAttribute('d', /L/);
+    await page.screenshot({ path: `screenshots/runs-${theme}.png` });
+  });
+
+  test(`run page draws its charts, ${theme}`, async ({ page }) => {
+    await page.goto(`${stories.url}/o/acme/research/llm/r/0000000000abc000/charts?theme=${theme}`);
+    const loss = page.locator('[data-chart="loss"]');
+    await expect(loss.locator('canvas')).toBeVisible();
+    await loss.locator('.u-over').hover({ position: { x: 500, y: 80 } });
+    await expect(page.locator('.lane .flag')).toContainText('step');
+    await expect(page.locator('[data-chart="lr"] canvas')).toBeVisible();
+    await page.screenshot({ path: `screenshots/run-charts-${theme}.png` });
+    await page.mouse.wheel(0, 900);
+    await expect(page.locator('[data-chart="system/cpu/utilization"] canvas')).toBeVisible();
+    await page.screenshot({ path: `screenshots/run-charts-system-${theme}.png` });
+  });
+
+  test(`overview lists facts, ${theme}`, async ({ page }) => {
+    await page.goto(`${stories.url}/o/acme/research/llm/r/0000000000abc000/overview?theme=${theme}`);
+    await expect(page.getByText('config/lr')).toBeVisible();
+    await page.screenshot({ path: `screenshots/overview-${theme}.png` });
+  });
+}

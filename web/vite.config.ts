@@ -1,0 +1,15 @@
+import { defineConfig } from 'vitest/config';
+
+export default defineConfig({
+  base: '/',
+  oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
+  build: {
+    target: 'es2022',
+    outDir: 'dist',
+    emptyOutDir: true,
+    assetsInlineLimit: 0,
+    reportCompressedSize: true,
+  },
+  server: { proxy: { '/api': process.env.TRUEGAUGE_URL ?? 'http://127.0.0.1:9494' } },
+  test: { include: ['tests/unit/**/*.test.{ts,tsx}'], environment: 'happy-dom' },
+});
