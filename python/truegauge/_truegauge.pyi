@@ -1,8 +1,8 @@
 """The native half; what a user needs of it is exported by `truegauge`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Literal, final
+from typing import Literal, SupportsIndex, final
 
 from typing_extensions import disjoint_base
 
@@ -76,7 +76,7 @@ class RunCore:
         name: str | Mapping[str, object],
         value: object = None,
         *,
-        step: int | Sequence[int] | object | None = None,
+        step: SupportsIndex | Iterable[object] | None = None,
         labels: Mapping[str, object] | None = None,
         scale: str | None = None,
         timestamp: float | datetime | None = None,
@@ -100,7 +100,7 @@ def log(
     name: str | Mapping[str, object],
     value: object = None,
     *,
-    step: int | Sequence[int] | object | None = None,
+    step: SupportsIndex | Iterable[object] | None = None,
     labels: Mapping[str, object] | None = None,
     scale: str | None = None,
     timestamp: float | datetime | None = None,

@@ -85,7 +85,7 @@ pub(crate) fn read(value: &Bound<'_, PyAny>) -> Result<Numbers, Problem> {
         return Err(Problem::refused("value_type", format!("found {} of such items, {WANTED}", kind(value))));
     }
     match dimensions(value)? {
-        Some(0) => scalar(value),
+        Some(0) => scalar(value).inspect(|_number| array_scalars::meet(value)),
         Some(1) => array(value).map(Numbers::Many),
         Some(count) => Err(shape(count)),
         None if has(value, "__dlpack__")? || has(value, "__array_interface__")? => bare_array(value),
@@ -94,16 +94,55 @@ pub(crate) fn read(value: &Bound<'_, PyAny>) -> Result<Numbers, Problem> {
     }
 }
 
-/// A float, int or bool without asking anything of it; `None` for all else.
+/// A float, int, bool or known array scalar without asking anything of it; `None` for all else.
 #[inline]
 pub(crate) fn plain(value: &Bound<'_, PyAny>) -> Option<Result<f64, Problem>> {
     if let Ok(float) = value.cast::<PyFloat>() {
         return Some(Ok(float.value()));
     }
-    value
-        .cast::<PyInt>()
-        .ok()
-        .map(|int| int.extract::<f64>().map_err(|error| Problem::raised(value.py(), error, "value_type")))
+    if value.is_instance_of::<PyInt>() || array_scalars::knows(value) {
+        let number = value.extract::<f64>();
+        return Some(number.map_err(|error| Problem::raised(value.py(), error, "value_type")));
+    }
+    None
+}
+
+/// Types of numpy's real scalars, such as `float32`, as they are met: an instance of one is a number
+/// without a look at its attributes.
+mod array_scalars {
+    use std::sync::Mutex;
+
+    use pyo3::prelude::*;
+    use pyo3::types::{PyTuple, PyType};
+
+    /// numpy has a dozen.
+    const TYPES_MAX: usize = 16;
+
+    static TYPES: Mutex<Vec<Py<PyType>>> = Mutex::new(Vec::new());
+
+    /// Whether the value's type was met before.
+    #[inline]
+    pub(super) fn knows(value: &Bound<'_, PyAny>) -> bool {
+        let address = value.get_type_ptr().cast();
+        TYPES.lock().is_ok_and(|types| types.iter().any(|known| known.as_ptr() == address))
+    }
+
+    /// Remembers the type of a value that was read as a real scalar, if it is one of numpy's: its
+    /// instances never have dimensions, and its name says what they hold.
+    pub(super) fn meet(value: &Bound<'_, PyAny>) {
+        let class = value.get_type();
+        let is_numpys = |class: &Bound<'_, PyAny>| -> PyResult<bool> {
+            let name: String = class.getattr("__name__")?.extract()?;
+            let module: String = class.getattr("__module__")?.extract()?;
+            Ok(module == "numpy" && name == "generic")
+        };
+        let mro: Bound<'_, PyTuple> = class.mro();
+        let found = mro.iter().any(|class| is_numpys(&class).unwrap_or(false));
+        let Ok(mut types) = TYPES.lock() else { return };
+        if found && types.len() < TYPES_MAX {
+            types.push(class.unbind());
+        }
+    }
 }
 
 fn never_a_number(value: &Bound<'_, PyAny>) -> Option<String> {
@@ -140,11 +179,11 @@ fn dimensions(value: &Bound<'_, PyAny>) -> Result<Option<usize>, Problem> {
     Ok(attribute(value, "ndim")?.and_then(|found| found.extract().ok()))
 }
 
-/// Whether an array library calls the items complex, text, raw or time.
+/// Whether an array library calls the items complex, text or time.
 fn is_foreign_kind(value: &Bound<'_, PyAny>) -> Result<bool, Problem> {
     let Some(dtype) = attribute(value, "dtype")? else { return Ok(false) };
     let Some(kind) = attribute(&dtype, "kind")? else { return Ok(false) };
-    Ok(kind.extract::<String>().is_ok_and(|kind| matches!(&*kind, "c" | "S" | "U" | "V" | "M" | "m")))
+    Ok(kind.extract::<String>().is_ok_and(|kind| matches!(&*kind, "c" | "S" | "U" | "M" | "m")))
 }
 
 fn shape(dimensions: usize) -> Problem {
@@ -265,7 +304,10 @@ fn one(item: &Bound<'_, PyAny>) -> Result<f64, Problem> {
         return Err(Problem::refused("value_type", format!("found {}, wanted a number", kind(item))));
     }
     match scalar(item)? {
-        Numbers::One(number) => Ok(number),
+        Numbers::One(number) => {
+            array_scalars::meet(item);
+            Ok(number)
+        }
         Numbers::Many(_) => Err(shape(1)),
     }
 }
