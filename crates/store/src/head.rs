@@ -42,6 +42,19 @@ impl MemoryChunk {
     }
 }
 
+/// Packs points in order of time, all but a rest too short for it. Done before anything is locked
+/// where it can be: it is most of the work of taking points in.
+pub(crate) fn pack(samples: &[Sample]) -> (Vec<Arc<MemoryChunk>>, &[Sample]) {
+    let mut rest = samples;
+    let mut packed = Vec::new();
+    while rest.len() >= PACK_POINTS {
+        let (chunk, after) = rest.split_at(rest.len().min(PACKED_POINTS_MAX));
+        packed.push(Arc::new(MemoryChunk::packed(chunk)));
+        rest = after;
+    }
+    (packed, rest)
+}
+
 /// Packed chunks, which may overlap when points came late, and a short sorted tail.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
@@ -57,8 +70,9 @@ impl Head {
         self.tail.is_empty() && self.chunks.len() == self.frozen
     }
 
-    /// Takes points in order of time that the series does not have yet.
-    pub(crate) fn push(&mut self, samples: &[Sample]) {
+    /// Takes chunks and points, each in order of time, that the series does not have yet.
+    pub(crate) fn push(&mut self, packed: Vec<Arc<MemoryChunk>>, samples: &[Sample]) {
+        self.chunks.extend(packed);
         let in_order = match (self.tail.last(), samples.first()) {
             (Some(last), Some(first)) => last.time_ns < first.time_ns,
             _ => true,
@@ -67,17 +81,11 @@ impl Head {
         if !in_order {
             self.tail.sort_by_key(|s| s.time_ns);
         }
-        if self.tail.len() < PACK_POINTS {
-            return;
+        let (packed, rest) = pack(&self.tail);
+        if !packed.is_empty() {
+            self.tail = rest.to_vec();
+            self.chunks.extend(packed);
         }
-        let mut packed = 0;
-        while self.tail.len() - packed >= PACK_POINTS {
-            let end = self.tail.len().min(packed + PACKED_POINTS_MAX);
-            self.chunks.push(Arc::new(MemoryChunk::packed(&self.tail[packed..end])));
-            packed = end;
-        }
-        self.tail.drain(..packed);
-        self.tail.shrink_to(PACK_POINTS);
     }
 
     /// Marks everything as being sealed and returns it.

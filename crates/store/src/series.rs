@@ -7,7 +7,7 @@ use model::{Labels, RunId, RunRecord, Sample, WriterId};
 
 use crate::SeriesId;
 use crate::chunk::Summary;
-use crate::head::Head;
+use crate::head::{Head, MemoryChunk};
 use crate::record::{self, Sequences};
 use crate::segment::{Class, Segment};
 
@@ -117,16 +117,19 @@ impl State {
         true
     }
 
-    /// Adds points, which are in order of time, to the head of a series; a purged series' are dropped.
-    pub(crate) fn push(&mut self, id: SeriesId, samples: &[Sample]) {
+    /// Adds points, each part in order of time, to the head of a series; a purged series' are dropped.
+    pub(crate) fn push(&mut self, id: SeriesId, packed: Vec<Arc<MemoryChunk>>, samples: &[Sample]) {
         let Some(series) = self.series.get_mut(&id) else { return };
-        if samples.is_empty() {
+        if packed.is_empty() && samples.is_empty() {
             return;
         }
         self.head_series += u64::from(series.head.is_empty());
-        self.head_points += samples.len() as u64;
-        series.totals.add(&Summary::of(samples));
-        series.head.push(samples);
+        let rest = (!samples.is_empty()).then(|| Summary::of(samples));
+        for summary in packed.iter().map(|chunk| &chunk.summary).chain(&rest) {
+            self.head_points += u64::from(summary.count);
+            series.totals.add(summary);
+        }
+        series.head.push(packed, samples);
     }
 
     /// Counts a segment's points into its series' totals and takes it up.

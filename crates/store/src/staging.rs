@@ -12,6 +12,7 @@ use model::{
 
 use crate::batch::{AppendError, Batch, Receipt, SeriesBatch};
 use crate::catalogue::{Change, Counters};
+use crate::head::{self, MemoryChunk};
 use crate::read::{Piece, Sources};
 use crate::record::{self, Sequences};
 use crate::series::{Scope, ScopeKey, State};
@@ -44,6 +45,10 @@ pub(crate) struct Decided {
 #[derive(Default)]
 struct Placing {
     samples: Vec<Sample>,
+    /// All of them but a rest, packed.
+    packed: Vec<Arc<MemoryChunk>>,
+    /// Where that rest starts.
+    rest: usize,
     /// Latest time of the series, the new points included.
     latest_ns: Option<i64>,
     /// Made when a point comes late.
@@ -205,6 +210,9 @@ impl<'a> Staging<'a> {
         let Self { state, mut counters, mut decided, .. } = self;
         for placing in decided.points.values_mut() {
             placing.samples.sort_by_key(|s| s.time_ns);
+            let (packed, rest) = head::pack(&placing.samples);
+            placing.rest = placing.samples.len() - rest.len();
+            placing.packed = packed;
         }
         decided.runs.retain(|id, run| state.runs.get(id).is_none_or(|known| **known != *run));
         let mut change = Change::default();
@@ -252,7 +260,7 @@ impl Decided {
             }
         }
         for (id, placing) in self.points {
-            state.push(id, &placing.samples);
+            state.push(id, placing.packed, &placing.samples[placing.rest..]);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use model::{RunId, RunRecord};
+use model::{RunId, RunRecord, Sample};
 
 use crate::batch::{AppendError, Batch, OpenError, Options, Receipt};
 use crate::catalogue::{Catalogue, CatalogueError, Change, Contents, Counters};
@@ -22,7 +22,7 @@ use crate::record::{self, Sequences};
 use crate::segment::{Manifest, Segment};
 use crate::series::State;
 use crate::staging::{Staging, put_run};
-use crate::{SeriesId, Status, log, rescue};
+use crate::{SeriesId, Status, head, log, rescue};
 
 /// Most places of damage that are remembered.
 const DAMAGE_MAX: usize = 100;
@@ -76,6 +76,8 @@ impl Inner {
         })?;
         let (state, counters) = load(dir, &catalogue, &mut |why| damage.push(why))
             .map_err(|error| unusable(error.to_string()))?;
+        // The names of the catalogue and of the folder must be as durable as what is in them.
+        fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| unusable(error.to_string()))?;
         let writer = Writer {
             catalogue: Some(catalogue),
             counters,
@@ -401,10 +403,12 @@ fn load(
     load_runs(&mut state, &contents, damage);
     let known = load_segments(dir, &mut state, &contents, damage);
     remove_unknown_segments(dir, &known);
+    let mut push = |series, samples: Vec<Sample>| {
+        let (packed, rest) = head::pack(&samples);
+        state.push(series, packed, rest);
+    };
     catalogue.rows(&mut |number, row| {
-        let decoded =
-            row.and_then(|row| log::decode_row(row, &mut |series, samples| state.push(series, &samples)));
-        if let Err(why) = decoded {
+        if let Err(why) = row.and_then(|row| log::decode_row(row, &mut push)) {
             damage(format!("row {number} of the log in `{}`: {why}", catalogue_path(dir).display()));
         }
     })?;

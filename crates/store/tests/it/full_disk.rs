@@ -72,6 +72,10 @@ fn child_fills_a_small_disk_and_recovers() {
         assert!(matches!(error, AppendError::Full { .. }), "{error}");
     }
     assert!(store.status().refusing.is_some());
+    drop(store);
+    let store = open(&dir.join("store"));
+    assert_eq!(read(&store, series(&store, "a", "loss").id).len(), 1_000);
+    store.append(long.clone()).unwrap_err();
     std::fs::remove_file(&ballast).unwrap();
     let again = store.append(sent(batch("a", "noise", noise(stored)), writer(1), stored as u64 + 1)).unwrap();
     assert!(!again.duplicate, "a refused batch was taken for stored");
