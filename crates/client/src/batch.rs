@@ -43,9 +43,14 @@ impl Author {
 }
 
 /// Groups points by series and cuts everything into requests. `points` is left empty.
+///
+/// What is said of the run travels apart from points, so that it is never lost with them.
 pub(crate) fn requests(points: &mut Vec<Point>, pending: Pending, catalog: &Catalog) -> Vec<PushRequest> {
     let mut cutter = Cutter::default();
     cutter.add_pending(pending);
+    if cutter.bytes > 0 {
+        cutter.next();
+    }
     // Stable, so that points of a series stay in their order.
     points.sort_by_key(|point| point.series);
     let mut samples = Vec::new();

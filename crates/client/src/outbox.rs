@@ -195,9 +195,10 @@ impl Outbox {
         let Some((reason, why)) = refusal else { return };
         self.warnings.push(Warning { cause: reason, message: why.clone() });
         while self.is_crowded() {
-            if let Some(sealed) = self.ready.pop_back() {
-                self.lost.push((reason, sealed.points, why.clone()));
-            }
+            // The newest points go; what was said of the run, and of points lost before, stays.
+            let newest = self.ready.iter().rposition(|sealed| sealed.points > 0);
+            let Some(sealed) = self.ready.remove(newest.unwrap_or(self.ready.len() - 1)) else { break };
+            self.lost.push((reason, sealed.points, why.clone()));
         }
     }
 
