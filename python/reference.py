@@ -104,8 +104,29 @@ reason, and warned of once per reason as `TruegaugeWarning`; the rest of the sam
 | a label value that is neither text nor a number | not kept | `label_value` |
 | a label key or value over 64 bytes | not kept | `label_too_long` |
 | a label that would make a series of each value (`request_id`, `user_id`, ...) | not kept | `label_refused` |
+| more labels than a series may have (30, the run's own among them) | not kept | `label_count` |
+| a series beyond the 200,000 of one process | not kept | `series_limit` |
 | a scale that is no text | not kept | `scale` |
 | a second positional argument beside a mapping | not read; the points are kept | `arguments` |
+
+## How a run ends
+
+| what happens | what becomes of the run |
+|---|---|
+| `close()`, the end of the `with` block, the end of the program, `sys.exit(n)` | `finished`; the exit status is untouched |
+| an exception leaves the `with` block or the program, Ctrl-C among them | `failed`, with the exception as the reason |
+| `shutdown()` | `paused`: the next `init()` goes on with it |
+| SIGTERM | `failed`, after what was logged is with the server or on disk; then the default action, so the status is the usual one. Only where the program handles SIGTERM in no other way, and only when `init()` ran in the main thread. A main thread inside a long call of C code answers after that call |
+| Ctrl-C while `flush()` or `close()` waits | `KeyboardInterrupt` at once; what is not with the server is on disk |
+| `kill -9`, the machine goes down | `stale` a minute later; every point whose `flush()` returned is there, later ones up to about the last second |
+| `os.fork()`, `multiprocessing` with `fork` | the child's first call begins a session of its own; a child that calls nothing does nothing. A child of `multiprocessing` ends its session when it ends |
+| `multiprocessing` with `spawn` or `forkserver`, a subprocess | a child has a run when it calls `init()`; with the same names it is the same run |
+| `init()` again with the same names, as a notebook's cell does | the same object goes on |
+| `init()` of another run | in a notebook the one before is closed; in a program both stay open |
+
+The bound of `close()` is `close_timeout_secs`, 10 s by default, and counts while the server acknowledges; a
+server that is away does not delay the end. What is left then is in the spool on disk, and one line on
+standard error names the command that sends it.
 """
 
 

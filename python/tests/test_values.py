@@ -367,6 +367,7 @@ BAD_LABELS = [
     ({"k": None}, "label_value"),
     ({"k": [1]}, "label_value"),
     ({"user_id": "7"}, "label_refused"),
+    ({f"k{n}": "v" for n in range(31)}, "label_count"),
     ([("k", "v")], "label_key"),
     ("k=v", "label_key"),
 ]
