@@ -146,6 +146,18 @@ fn of_several_mounts_the_one_that_shows_the_process_is_taken() {
 }
 
 #[test]
+fn a_cgroup_whose_name_begins_like_the_mounted_one_lies_elsewhere() {
+    let mut machine = Machine::new();
+    machine.mount("cgroup2", "/job", "/sys/fs/cgroup", "nsdelegate");
+    machine.cgroup("0::/job2\n");
+    half_full(&machine, "sys/fs/cgroup");
+    machine.write("sys/fs/cgroup2/memory.max", "1");
+    assert_eq!(memory_utilization(&machine), Some(50.0));
+    let path = facts(&machine.host()).memory.unwrap().path;
+    assert!(path.ends_with("sys/fs/cgroup"), "{path}");
+}
+
+#[test]
 fn a_mount_that_lies_under_another_one_is_not_seen() {
     // The whole hierarchy is mounted, and over it the container's own cgroup, which holds one that
     // has the name of the container by chance.
