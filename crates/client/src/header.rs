@@ -44,6 +44,11 @@ impl SpoolHeader {
         .into_bytes()
     }
 
+    /// Whether the header is one of a version that is not known here.
+    pub fn is_newer(bytes: &[u8]) -> bool {
+        serde_json::from_slice::<Value>(bytes).is_ok_and(|value| value["version"].as_u64() > Some(1))
+    }
+
     /// Reads the JSON; `None` when it is none of a version that is known.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(bytes).ok()?;
@@ -86,5 +91,7 @@ mod tests {
         assert_eq!(SpoolHeader::parse(&header.to_bytes()), Some(header));
         assert_eq!(SpoolHeader::parse(b"{\"version\":2}"), None);
         assert_eq!(SpoolHeader::parse(b"\xff"), None);
+        assert!(SpoolHeader::is_newer(b"{\"version\":2}"));
+        assert!(!SpoolHeader::is_newer(b"\xff") && !SpoolHeader::is_newer(b"{\"version\":1}"));
     }
 }

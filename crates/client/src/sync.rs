@@ -39,6 +39,8 @@ pub struct SyncOutcome {
     pub bytes: u64,
     /// Spools whose writer is still alive, or that are being sent by someone else: left alone.
     pub busy: Vec<PathBuf>,
+    /// Spools that a newer client wrote: left alone.
+    pub newer: Vec<PathBuf>,
     /// Batches the server refuses for good, with its words; they are gone from the spool.
     pub refused: Vec<String>,
     /// Points it refused out of batches it took, by reason.
@@ -77,7 +79,8 @@ pub enum SyncError {
 }
 
 /// Sends the spool `dir`, or every spool in the folder `dir`, to the server at `url`, and removes
-/// what was sent whole. `progress` is told behind each batch.
+/// what was sent whole. A header that is damaged does not matter, the batches name their run
+/// themselves. `progress` is told behind each batch.
 pub fn send(
     dir: &Path,
     url: &str,
@@ -108,6 +111,10 @@ fn send_one(
     };
     let mut reader = spool::Reader::open(dir)?;
     let header = SpoolHeader::parse(reader.header());
+    if header.is_none() && SpoolHeader::is_newer(reader.header()) {
+        outcome.newer.push(dir.to_owned());
+        return Ok(());
+    }
     while let Some(record) = reader.next()? {
         deliver(dir, transport, &record.bytes, outcome)?;
         reader.consume(record.position)?;

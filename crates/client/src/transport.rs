@@ -8,8 +8,8 @@ use wire::push::{CONTENT_TYPE, PushResponse};
 
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Longest time of one push.
-const PUSH_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time of one push: a whole request has to get through a slow line. Nobody waits for it.
+const PUSH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most bytes of an answer to a push.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 /// Most bytes of the list of a run's series.

@@ -59,6 +59,9 @@ impl Shared {
     /// As [`Shared::flush`]; with `last_try` the server is asked once more although it was away.
     fn settle(&self, timeout: Duration, last_try: bool, poll: Poll<'_>) -> FlushOutcome {
         let mut outbox = lock(&self.outbox);
+        if outbox.stage == Stage::Closed {
+            return outbox.what_was_left();
+        }
         self.seal(&mut outbox);
         let sequence = outbox.author.next_sequence - 1;
         self.release(outbox);
@@ -66,7 +69,11 @@ impl Shared {
         let deadline = Instant::now().checked_add(timeout);
         let is_with_server = self.wait_for_server(sequence, (deadline, last_try), poll);
         let mut outbox = lock(&self.outbox);
-        let outcome = if is_with_server { FlushOutcome::Server } else { outbox.keep() };
+        let outcome = match outbox.stage {
+            Stage::Closed => outbox.what_was_left(),
+            Stage::Open if is_with_server => FlushOutcome::Server,
+            Stage::Open => outbox.keep(),
+        };
         self.release(outbox);
         outcome
     }
@@ -81,6 +88,9 @@ impl Shared {
         let (mut acks, mut last_record) = (None, None);
         loop {
             let mut outbox = lock(&self.outbox);
+            if outbox.stage == Stage::Closed {
+                return false;
+            }
             if outbox.has_left_memory(sequence) {
                 // Only from here on is it known how much of the spool has to be gone.
                 let last_record = *last_record.get_or_insert(outbox.appended);
@@ -163,12 +173,12 @@ impl Shared {
         let bytes = spool.bytes_left().unwrap_or_default();
         let batches = spool.records_left();
         let dir = spool.dir().to_owned();
-        let to = if self.config.url.is_some() { "" } else { " --url URL" };
+        let to = self.config.url.as_deref().unwrap_or("URL");
         let here =
             if self.config.url.is_some() { "" } else { ", or `truegauge up` on this machine shows them" };
         let hint = format!(
             "{batches} batches ({bytes} bytes) of this run are not with a server yet: they are in {}; \
-             `truegauge sync {}{to}` sends them{here}",
+             `truegauge sync {} --url {to}` sends them{here}",
             dir.display(),
             dir.display()
         );
@@ -183,6 +193,14 @@ impl Shared {
 }
 
 impl Outbox {
+    /// Where a closed run's points are.
+    fn what_was_left(&self) -> FlushOutcome {
+        if self.consumed == self.appended && self.ready.is_empty() {
+            return FlushOutcome::Server;
+        }
+        FlushOutcome::Spool { dir: self.plan.dir.clone() }
+    }
+
     /// Puts all that is in memory into the spool, on the disk.
     fn keep(&mut self) -> FlushOutcome {
         if !self.ready.is_empty() {

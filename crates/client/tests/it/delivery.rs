@@ -94,7 +94,10 @@ fn run_without_a_server_is_synced_later() {
     let busy = client::sync::send(dir.path(), &peer.url(), None, &mut |_| ()).unwrap();
     let outcome = close(&run);
     let spool = outcome.spool_dir.unwrap();
-    assert!(outcome.hint.unwrap().contains(&format!("truegauge sync {}", spool.display())));
+    let command = format!("truegauge sync {} --url {}`", spool.display(), run.config().url.as_ref().unwrap());
+    let hint = outcome.hint.unwrap();
+    assert!(hint.contains(&command), "{hint}");
+    assert_eq!(flush(&run), FlushOutcome::Spool { dir: spool.clone() }, "a closed run tells where it is");
     let mut told = 0;
     let sent = client::sync::send(&spool, &peer.url(), None, &mut |progress| {
         told = progress.batches;
@@ -225,6 +228,23 @@ fn offline_run_never_talks() {
     assert!(matches!(flush(&run), FlushOutcome::Spool { .. }));
     close(&run);
     assert_eq!((peer.seen().pushes, count(&spooled(dir.path()))), (0, 1));
+}
+
+#[test]
+fn spool_of_a_newer_client_is_left_alone_and_a_damaged_header_is_not_needed() {
+    let (peer, dir) = (Peer::start(), tempfile::tempdir().unwrap());
+    for _ in 0..2 {
+        let run = Run::start(client::Config { offline: true, ..config(dir.path()) }).unwrap();
+        let loss = run.series("loss", &[], "").unwrap();
+        run.log(loss, 1.0, None, None);
+        close(&run);
+    }
+    let spools = spool::list(dir.path());
+    std::fs::write(spools[0].join("header"), r#"{"version":2}"#).unwrap();
+    std::fs::write(spools[1].join("header"), "harmed").unwrap();
+    let sent = client::sync::send(dir.path(), &peer.url(), None, &mut |_| ()).unwrap();
+    assert_eq!((sent.newer.as_slice(), sent.spools, sent.points), (&spools[..1], 1, 1));
+    assert_eq!(spool::list(dir.path()), spools[..1]);
 }
 
 #[test]
