@@ -79,3 +79,13 @@ def test_run_that_cannot_start_is_said_and_does_nothing():
 def test_refused_error_is_a_truegauge_error():
     assert issubclass(tg.RefusedError, tg.TruegaugeError)
     assert issubclass(tg.TruegaugeWarning, UserWarning)
+
+
+def test_warning_points_at_the_callers_line(recwarn):
+    with tg.init(run_name="r", offline=True, queue_capacity="x") as run:
+        tg.log("v", None)
+        run.log({"v": 1.0}, step=0.5)
+        with tg.step("x"):
+            pass
+    assert [warning.category for warning in recwarn] == [tg.TruegaugeWarning] * 4
+    assert {warning.filename for warning in recwarn} == {__file__}

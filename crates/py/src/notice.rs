@@ -47,10 +47,26 @@ fn say_all(py: Python<'_>) {
 pub(crate) fn warn(py: Python<'_>, message: &str) {
     let Ok(text) = CString::new(message.replace('\0', "\u{fffd}")) else { return };
     let category = py.get_type::<TruegaugeWarning>();
-    if PyErr::warn(py, category.as_any(), &text, 1).is_err() {
+    if PyErr::warn(py, category.as_any(), &text, level(py).unwrap_or(1)).is_err() {
         // Nothing is left to say it with.
         drop(log(py, "warning", message));
     }
+}
+
+/// How many frames up the first one outside this package is, for `stacklevel`.
+fn level(py: Python<'_>) -> PyResult<i32> {
+    let mut frame = py.import("sys")?.call_method0("_getframe")?;
+    let mut level = 1;
+    while !frame.is_none() {
+        let module = frame.getattr("f_globals")?.get_item("__name__")?;
+        let name: String = module.extract()?;
+        if name != "truegauge" && !name.starts_with("truegauge.") {
+            return Ok(level);
+        }
+        frame = frame.getattr("f_back")?;
+        level += 1;
+    }
+    Ok(1)
 }
 
 /// Writes lines to the logger `truegauge`, for who debugs.
