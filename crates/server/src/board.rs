@@ -23,6 +23,8 @@ pub(crate) struct Facts {
     pub(crate) series: u64,
     /// Greatest step on the default scale.
     pub(crate) last_step: Option<i64>,
+    /// Earliest point's time, nanoseconds.
+    pub(crate) first_time_ns: Option<i64>,
     /// Latest point's time, nanoseconds.
     pub(crate) last_time_ns: Option<i64>,
     /// Latest value of each metric, by display name.
@@ -39,6 +41,8 @@ impl Facts {
             if one.labels.get("scale").is_none() {
                 facts.last_step = facts.last_step.max(one.max_step);
             }
+            let first_ns = facts.first_time_ns.unwrap_or(i64::MAX);
+            facts.first_time_ns = Some(first_ns.min(one.time_ns.0));
             facts.last_time_ns = facts.last_time_ns.max(Some(one.time_ns.1));
             match &mut latest {
                 Some((name, time_ns, value)) if **name == one.display => {

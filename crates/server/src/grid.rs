@@ -97,6 +97,14 @@ impl Lens {
         }
     }
 
+    /// The key of a chunk's last point; none when the axis is steps and it has none.
+    pub(crate) fn last_key(self, summary: &Summary) -> Option<i64> {
+        match self.axis {
+            Axis::Step => summary.last_step,
+            Axis::Time | Axis::Relative => self.keys(summary).map(|(_, last)| last),
+        }
+    }
+
     /// The times that can hold keys of `from..=to`.
     pub(crate) fn times(self, from: i64, to: i64) -> (i64, i64) {
         match self.axis {

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::app::App;
 use crate::error::{ApiError, Carried, ErrorBody, ErrorDetail, code_of};
+use crate::linger;
 
 /// Longest time from a request's head to its answer's head, its body included.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
@@ -29,6 +30,9 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     let started = Instant::now();
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().map(|p| p.as_str().to_owned());
+    let (parts, body) = request.into_parts();
+    let left = (!body.is_end_stream()).then(|| linger::Shared::new(body));
+    let request = Request::from_parts(parts, left.clone().map_or_else(Body::empty, Body::new));
     let response = match refuse(&app, request.method(), request.uri(), request.headers()) {
         Err((reason, error)) => {
             app.metrics.refused.add(&[reason], 1);
@@ -44,6 +48,9 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
             },
         ),
     };
+    if let Some(left) = left.filter(|_| response.status().is_client_error()) {
+        left.discard().await;
+    }
     let code = response.status().as_u16().to_string();
     let route = route.as_deref().unwrap_or("other");
     let method =

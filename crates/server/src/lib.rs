@@ -21,6 +21,7 @@ mod filter;
 mod grid;
 mod guard;
 mod ingest;
+mod linger;
 mod live;
 mod m4;
 mod metrics;

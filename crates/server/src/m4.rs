@@ -1,8 +1,8 @@
 //! Points to buckets that draw the same picture: first, last, least, greatest and how many.
 //!
-//! A chunk that lies in one bucket counts by its summary and is not decoded. Since first and last
-//! are meant in order of time and x is the bucket's greatest key, both ways give the same bucket, so
-//! the result does not depend on how the store cut its chunks. NaN and infinities are counted by kind
+//! A chunk that lies in one bucket counts by its summary and is not decoded. First and last are meant
+//! in order of time, x is the last point's, so both ways give the same bucket, and the result does not
+//! depend on how the store cut its chunks. NaN and infinities are counted by kind
 //! and never stretch the extremes.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::grid::{Cells, Lens};
 /// The points of one cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Bucket {
-    /// Greatest key.
+    /// Key of the last point in time.
     pub(crate) key: i64,
     /// Points, finite or not.
     pub(crate) count: u64,
@@ -58,7 +58,7 @@ impl Bucket {
         }
     }
 
-    /// A chunk of finite points as a bucket; `key` is its greatest.
+    /// A chunk of finite points as a bucket; `key` is its last point's.
     fn of_summary(key: i64, summary: &Summary) -> Self {
         Self {
             key,
@@ -77,7 +77,7 @@ impl Bucket {
 
     /// Takes in what comes later in time.
     pub(crate) fn absorb(&mut self, later: &Self) {
-        self.key = self.key.max(later.key);
+        self.key = later.key;
         self.count += later.count;
         self.nan += later.nan;
         self.pos_inf += later.pos_inf;
@@ -160,11 +160,13 @@ impl<'a> Fold<'a> {
             return Ok(());
         }
         let attempt = self.attempts.at(summary.time_ns.0);
-        let whole = summary.non_finite == 0
+        let one_cell = self.cells.index(least).is_some_and(|cell| self.cells.index(greatest) == Some(cell));
+        if let Some(last) = self.lens.last_key(summary)
+            && one_cell
+            && summary.non_finite == 0
             && attempt == self.attempts.at(summary.time_ns.1)
-            && self.cells.index(least).is_some_and(|cell| self.cells.index(greatest) == Some(cell));
-        if whole {
-            self.put(attempt, greatest, &Bucket::of_summary(greatest, summary));
+        {
+            self.put(attempt, last, &Bucket::of_summary(last, summary));
             return Ok(());
         }
         for sample in chunk.samples()? {
@@ -245,6 +247,7 @@ mod tests {
             max: finite().fold(f64::NEG_INFINITY, f64::max),
             sum: finite().sum(),
             steps: steps().min().zip(steps().max()),
+            last_step: samples[samples.len() - 1].step,
         };
         Piece(summary, samples.to_vec())
     }
@@ -266,7 +269,7 @@ mod tests {
             let values = || points.iter().map(|(_, v)| *v);
             let finite = || values().filter(|v| v.is_finite());
             let bucket = Bucket {
-                key: points.iter().map(|(k, _)| *k).max().unwrap(),
+                key: points[points.len() - 1].0,
                 count: points.len() as u64,
                 nan: values().filter(|v| v.is_nan()).count() as u64,
                 pos_inf: values().filter(|v| *v == f64::INFINITY).count() as u64,

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use model::{Labels, RunRecord, Sample};
 use store::{Chunk, ReadError, SeriesInfo, Store};
 
+use crate::app::Shared;
 use crate::error::ApiError;
 use crate::grid::{Axis, Cells, Lens};
 use crate::m4::{Attempts, Bucket, Buckets, Fold};
@@ -63,9 +64,16 @@ pub(crate) fn shown_labels(labels: &Labels) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The run's start, nanoseconds.
-pub(crate) fn run_start_ns(run: &RunRecord) -> i64 {
-    run.attempts.first().map_or(run.created_ns, |first| first.started_ns)
+/// The run's start, nanoseconds: its first session's, or, where none was ever opened, its first
+/// point's.
+pub(crate) fn run_start_ns(shared: &Shared, run: &RunRecord) -> i64 {
+    run.attempts.first().map_or_else(
+        || {
+            let first_ns = shared.board.facts(&shared.store, run.id()).first_time_ns;
+            first_ns.unwrap_or(i64::MAX).min(run.created_ns)
+        },
+        |first| first.started_ns,
+    )
 }
 
 /// What a look over the summaries of a series' chunks tells.
@@ -106,20 +114,20 @@ pub(crate) struct Placed {
 impl Reading {
     /// Looks over a series' summaries for the range `from..=to`.
     pub(crate) fn new(
-        store: &Store,
+        shared: &Shared,
         series: SeriesInfo,
         run: &RunRecord,
         axis: Axis,
         (from, to): (i64, i64),
     ) -> Result<Self, ApiError> {
-        let lens = Lens { axis, start_ns: run_start_ns(run) };
+        let lens = Lens { axis, start_ns: run_start_ns(shared, run) };
         let attempts = if axis == Axis::Step {
             Attempts::of(run)
         } else {
             Attempts::one(run.attempt_at(series.time_ns.1))
         };
         let mut reading = Self { series, lens, attempts, survey: Survey::default() };
-        reading.survey = reading.look(store, from, to)?;
+        reading.survey = reading.look(&shared.store, from, to)?;
         Ok(reading)
     }
 

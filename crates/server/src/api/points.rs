@@ -139,7 +139,7 @@ pub(crate) async fn one(
             unit(shared, all.iter().find(|s| *s.display == *pick.metric || s.labels.metric() == pick.metric));
         let mut answer = PointsAnswer { axis: axis.as_str(), unit, series: Vec::new(), points_read: 0 };
         for series in pick.of(&all) {
-            let reading = Reading::new(&shared.store, series, &run, axis, range)?;
+            let reading = Reading::new(shared, series, &run, axis, range)?;
             append(shared, &reading, range, buckets, &mut answer)?;
         }
         Ok(Json(answer))
@@ -598,7 +598,7 @@ fn choose(
         let total = found.len();
         for series in found.into_iter().take(query.limit.unwrap_or(SERIES_LIMIT)) {
             let unit = unit(shared, Some(&series));
-            let reading = Reading::new(&shared.store, series, &run, axis, range)?;
+            let reading = Reading::new(shared, series, &run, axis, range)?;
             let stepless = axis == Axis::Step && reading.survey.keys.is_none();
             if stepless && reading.series.points > 0 && reading.series.max_step.is_none() {
                 let name = super::shown(&reading.series.display);

@@ -17,6 +17,10 @@ use crate::ingest;
 
 /// Largest body as it travels, bytes.
 pub(crate) const BODY_BYTES_MAX: usize = 32 << 20;
+/// Bytes that are unpacked without measuring first.
+const FIRST_BYTES: u64 = 4 << 20;
+/// Largest zstd window, as a power of two: 32 MiB.
+const WINDOW_LOG_MAX: u32 = 25;
 /// Name of this door in the counters.
 const DOOR: &str = "push";
 
@@ -121,18 +125,52 @@ async fn collect(body: Body) -> Result<Bytes, ApiError> {
 }
 
 fn decode(packing: Packing, body: &[u8]) -> Result<PushRequest, PushError> {
+    let gzip = || flate2::read::MultiGzDecoder::new(body);
     match packing {
-        Packing::Zstd => wire::push::decode(body),
         Packing::Plain => wire::push::decode_plain(body),
-        Packing::Gzip => {
-            let mut plain = Vec::new();
-            flate2::read::MultiGzDecoder::new(body)
-                .take(DECOMPRESSED_BYTES_MAX as u64 + 1)
-                .read_to_end(&mut plain)
-                .map_err(|error| PushError::Invalid(format!("the body is not whole gzip data: {error}")))?;
-            wire::push::decode_plain(&plain)
+        Packing::Gzip => wire::push::decode_plain(&unpack(gzip, "gzip")?),
+        Packing::Zstd => {
+            let zstd = || {
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(body)?;
+                decoder.window_log_max(WINDOW_LOG_MAX)?;
+                Ok::<_, std::io::Error>(decoder)
+            };
+            wire::push::decode_plain(&unpack(|| Opened(zstd()), "zstd")?)
         }
     }
+}
+
+/// A decoder that may have failed to open; reading says so.
+struct Opened<R>(std::io::Result<R>);
+
+impl<R: Read> Read for Opened<R> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match &mut self.0 {
+            Ok(reader) => reader.read(into),
+            Err(error) => Err(std::io::Error::new(error.kind(), error.to_string())),
+        }
+    }
+}
+
+/// Unpacks a body. One that grows beyond [`FIRST_BYTES`] is measured to its end before more is kept,
+/// so that a decompression bomb costs time within bounds, and no memory.
+fn unpack<R: Read>(open: impl Fn() -> R, packing: &str) -> Result<Vec<u8>, PushError> {
+    let broken =
+        |error: std::io::Error| PushError::Invalid(format!("the body is not whole {packing} data: {error}"));
+    let mut plain = Vec::new();
+    open().take(FIRST_BYTES).read_to_end(&mut plain).map_err(broken)?;
+    if (plain.len() as u64) < FIRST_BYTES {
+        return Ok(plain);
+    }
+    drop(plain);
+    let limit = DECOMPRESSED_BYTES_MAX as u64;
+    let bytes = std::io::copy(&mut open().take(limit + 1), &mut std::io::sink()).map_err(broken)?;
+    if bytes > limit {
+        return Err(PushError::TooLarge { limit: DECOMPRESSED_BYTES_MAX });
+    }
+    let mut plain = Vec::with_capacity(bytes as usize);
+    open().take(limit).read_to_end(&mut plain).map_err(broken)?;
+    Ok(plain)
 }
 
 fn unusable(error: PushError) -> ApiError {

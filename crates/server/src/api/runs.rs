@@ -136,7 +136,7 @@ impl<'a> Entry<'a> {
     }
 
     fn elapsed_seconds(&self) -> f64 {
-        (self.end_ns() - run_start_ns(&self.run)).max(0) as f64 / NANOS_PER_SECOND as f64
+        (self.end_ns() - run_start_ns(self.shared, &self.run)).max(0) as f64 / NANOS_PER_SECOND as f64
     }
 
     fn state_reason(&self) -> String {
@@ -179,7 +179,7 @@ impl<'a> Entry<'a> {
                 let ranks: BTreeSet<u32> = run.sessions.iter().filter_map(|s| s.facts.rank).collect();
                 ranks.into_iter().map(|rank| Value::Number(f64::from(rank))).collect()
             }
-            "started" => number(to_ms(run_start_ns(run)) as f64),
+            "started" => number(to_ms(run_start_ns(self.shared, run)) as f64),
             "elapsed" => number(self.elapsed_seconds()),
             "attempts" => number(run.attempts.len() as f64),
             "step" => self.facts().last_step.map(|step| Value::Number(step as f64)).into_iter().collect(),
@@ -220,7 +220,7 @@ impl<'a> Entry<'a> {
             state_since_ms: to_ms(self.since_ns),
             state_reason: self.state_reason(),
             created_ms: to_ms(run.created_ns),
-            started_ms: to_ms(run_start_ns(run)),
+            started_ms: to_ms(run_start_ns(self.shared, run)),
             ended_ms: ended.then(|| to_ms(self.since_ns)),
             elapsed_seconds: self.elapsed_seconds(),
             attempts: run.attempts.len(),

@@ -1,0 +1,137 @@
+//! What the command line says, and the exit codes it ends with.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::process::{Server, id, request, run, series, truegauge};
+
+/// A page of the repository's reference.
+fn reference(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn reference_pages_are_what_the_program_prints() {
+    let home = tempfile::tempdir().unwrap();
+    for page in ["cli", "config"] {
+        let (code, out, _) = run(home.path(), &["reference", page]);
+        assert_eq!(code, 0);
+        let file = format!("{page}.md");
+        assert!(
+            out == reference(&file),
+            "docs/reference/{file} is out of date: write it anew with `truegauge reference {page}`"
+        );
+    }
+}
+
+#[test]
+fn every_verbs_help_has_two_examples() {
+    let home = tempfile::tempdir().unwrap();
+    let page = reference("cli.md");
+    let verbs: Vec<&str> = page
+        .lines()
+        .filter_map(|l| l.strip_prefix("## `truegauge"))
+        .map(|l| l.trim_end_matches('`'))
+        .collect();
+    assert!(verbs.len() > 10, "{verbs:?}");
+    for verb in verbs {
+        let args: Vec<&str> = verb.split_whitespace().chain(["--help"]).collect();
+        let (code, out, _) = run(home.path(), &args);
+        assert_eq!(code, 0, "{verb}");
+        let examples = out.split("Examples:").nth(1).unwrap_or_else(|| panic!("{verb} has no examples"));
+        assert!(examples.lines().filter(|l| l.trim_start().starts_with("truegauge ")).count() >= 2, "{verb}");
+    }
+}
+
+#[test]
+fn exit_codes_tell_success_findings_and_misuse_apart() {
+    let home = tempfile::tempdir().unwrap();
+    let check = |args: &[&str], want: i32| {
+        let (code, out, err) = run(home.path(), args);
+        assert_eq!(code, want, "{args:?}\n{out}\n{err}");
+        err
+    };
+    let away = "http://127.0.0.1:1";
+    check(&["--version"], 0);
+    check(&["--help"], 0);
+    check(&[], 2);
+    check(&["upp"], 2);
+    check(&["up", "--listen", "nowhere"], 2);
+    check(&["completions", "bash"], 0);
+    check(&["runs", "ls", "--url", away], 2);
+    check(&["doctor", "--url", away], 1);
+    assert!(
+        check(&["runs", "show", "x", "--url", away], 2).starts_with("error: cannot reach http://127.0.0.1:1")
+    );
+    assert!(check(&["sync", "/no/such/spool", "--url", away], 2).contains("hint: "));
+    fs::write(home.path().join("c.toml"), "lisen = '127.0.0.1:0'").unwrap();
+    let err = check(&["up", "--config", home.path().join("c.toml").to_str().unwrap()], 2);
+    assert!(err.contains("is not a setting: did you mean `listen`?"), "{err}");
+}
+
+#[test]
+fn runs_are_listed_shown_deleted_and_restored() {
+    let server = Server::start(&[]);
+    assert_eq!(server.push(&request("\u{1b}[31mbar", 1, 1, vec![])).0, 400);
+    assert_eq!(server.push(&request("bar", 1, 1, vec![series("loss", &[0.5, 0.25])])).0, 200);
+    let (code, out, err) = server.cli(&["runs", "ls"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.starts_with("STATE") && out.contains(&id("bar")) && out.contains("0.25"), "{out}");
+    let (_, out, _) = server.cli(&["runs", "ls", "--json", "--filter", "nosuch:1"]);
+    let listed: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(listed["runs"][0]["run_id"], id("bar"));
+    let (code, out, _) = server.cli(&["runs", "show", "bar"]);
+    assert!(code == 0 && out.contains("loss"), "{out}");
+    let (code, _, err) = server.cli(&["runs", "delete", "bar"]);
+    assert!(code == 2 && err.contains("--yes"), "{err}");
+    assert_eq!(server.cli(&["runs", "delete", "bar", "--yes"]).0, 0);
+    assert_eq!(server.cli(&["runs", "show", "bar"]).0, 2);
+    assert_eq!(server.cli(&["runs", "restore", &id("bar")]).0, 0);
+    assert_eq!(server.cli(&["runs", "show", "bar", "--json"]).0, 0);
+}
+
+#[test]
+fn doctor_finds_nothing_on_a_healthy_machine() {
+    let server = Server::start(&[]);
+    let data = server.home.join("data");
+    let (code, out, err) = server.cli(&["doctor", "--json", "--data-dir", data.to_str().unwrap()]);
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &found["ok"]), (0, &true.into()), "{out}{err}");
+    let ids: Vec<&str> =
+        found["checks"].as_array().unwrap().iter().map(|c| c["id"].as_str().unwrap()).collect();
+    for id in ["cgroup.memory", "cgroup.cpu", "spool", "data", "files", "server", "version"] {
+        assert!(ids.contains(&id), "{id} is missing: {ids:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_a_quiet_end() {
+    let home = tempfile::tempdir().unwrap();
+    let mut child = truegauge(home.path())
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), b"".as_slice()));
+}
+
+#[test]
+fn settings_come_from_flag_variable_and_file_in_that_order() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("c.toml"), "token = 'from-file'\nreserve_bytes = '1MiB'\n").unwrap();
+    let config = home.path().join("c.toml");
+    let mut command = truegauge(home.path());
+    command.arg("up").env("TRUEGAUGE_TOKEN", "from-variable");
+    let server = Server::spawn(command, home.path(), &["--config", config.to_str().unwrap()]);
+    let ask = |token: &str| {
+        let bearer = format!("Bearer {token}");
+        server.ask("GET", "/api/tg/v1/status", &[("authorization", bearer.as_str())], b"")
+    };
+    assert_eq!(ask("from-file").status, 401);
+    assert_eq!(ask("from-variable").json()["store"]["reserve_bytes"], 1 << 20);
+}
