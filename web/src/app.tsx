@@ -1,6 +1,5 @@
 /** The shell: bar, page, and what floats above. */
 import { useEffect, useState } from 'preact/hooks';
-import { Failure } from './components/failure';
 import { KeySheet } from './components/key_sheet';
 import { keptQuery } from './components/link';
 import { Toasts } from './components/toasts';
@@ -12,7 +11,7 @@ import { bind, sheetOpen } from './lib/keys';
 import { parseRoute, type Route, runPath } from './lib/route';
 import { askRun } from './lib/runs';
 import { nextTheme } from './lib/theme';
-import { RunPage } from './pages/run';
+import { RunLoading, RunPage } from './pages/run';
 import { RunsPage } from './pages/runs';
 
 /** Everything. */
@@ -77,5 +76,5 @@ function ShortLink({ runId }: { runId: string }) {
       .catch(setError);
   };
   useEffect(find, [runId, tokenEntered.value]);
-  return <main class="run-page">{error !== null && <Failure error={error} retry={find} />}</main>;
+  return <RunLoading runId={runId} error={error} retry={find} />;
 }

@@ -89,7 +89,7 @@ const pick = (from: Float64Array, at: number[]) => Float64Array.from(at, (index)
 function medianStep(x: Float64Array): number {
   if (x.length < 2) return 0;
   const gaps = Array.from(x.subarray(1), (v, at) => v - x[at]).sort((a, b) => a - b);
-  return gaps[gaps.length >> 1];
+  return gaps[(gaps.length - 1) >> 1];
 }
 
 function lineOf(dense: Float64Array, column: Columns, kept: number[], varying: string[]): Line {

@@ -38,6 +38,8 @@ export interface CardActions {
   table: () => void;
   explain: () => void;
   step: (by: number) => void;
+  /** Below 1 goes in, around the cursor or the middle. */
+  zoom: (factor: number) => void;
 }
 
 /** What a card needs. */
@@ -160,6 +162,7 @@ export function ChartCard(props: CardProps) {
     save: () => void saveCsv(board.runId, board.detail.peek()?.run ?? board.runId, chart.name),
     table: () => props.openTable(chart.name),
     explain: () => root.current?.querySelector<HTMLElement>('.trust')?.classList.toggle('open'),
+    zoom: (factor) => zoomAt(board, board.axisOf(chart), factor),
     step: (by) => stepCursor(board, board.axisOf(chart), state.loaded.peek()?.shape ?? null, by),
   };
   const pointHere = () => props.point(chart.name, actions);
@@ -338,6 +341,14 @@ function plotEvents(board: Board, axis: () => Axis, root: { current: HTMLElement
       if (ended) panning = false;
     },
   };
+}
+
+/** Zooms around the cursor, or around the middle. */
+function zoomAt(board: Board, axis: Axis, factor: number): void {
+  const range = board.rangeOf(axis);
+  const next = zoomAround(range, board.cursor[axis].peek() ?? (range.from + range.to) / 2, factor);
+  const full = board.full[axis].peek();
+  view.setZoom(axis, full ? confine(next, full) : next);
 }
 
 /** Moves the cursor by buckets of this chart. */

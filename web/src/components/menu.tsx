@@ -13,11 +13,14 @@ export interface MenuItem {
 /** Opens on click; arrows move, `Escape` leaves, a click outside closes. */
 export function Menu({
   label,
+  named = false,
   items,
   children,
   class: className,
 }: {
   label: string;
+  /** Whether the button's own text is its name; else `label` is. */
+  named?: boolean;
   items: () => MenuItem[];
   children: ComponentChildren;
   class?: string;
@@ -56,8 +59,8 @@ export function Menu({
         ref={button}
         aria-haspopup="menu"
         aria-expanded={open}
-        aria-label={label}
-        title={label}
+        aria-label={named ? undefined : label}
+        title={named ? undefined : label}
         onClick={() => setOpen(!open)}
       >
         {children}

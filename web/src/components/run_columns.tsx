@@ -1,5 +1,6 @@
 /** Columns of the run table; each has data behind it. */
 import type { ComponentChildren } from 'preact';
+import type { Shape } from '../charts/shape';
 import { type RunRow, unspell } from '../lib/answers';
 import { formatCount, formatValue } from '../lib/number';
 import { runPath } from '../lib/route';
@@ -7,7 +8,7 @@ import { formatFull, formatSpan, formatWhen, type Zone } from '../lib/time';
 import { StateMark } from './icons';
 import { Link } from './link';
 import { Name } from './name';
-import { type Spark, Sparkline } from './sparkline';
+import { Sparkline } from './sparkline';
 import { Tags } from './tags';
 
 /** What a cell may need beside its row. */
@@ -15,7 +16,7 @@ export interface CellContext {
   now: number;
   zone: Zone;
   metric: string;
-  spark: (row: RunRow) => Spark | undefined;
+  spark: (row: RunRow) => Shape | undefined;
   /** Changes tags of the row in place; the cell shows an editor while it is being edited. */
   editing: string | null;
   edit: (runId: string | null) => void;
@@ -159,7 +160,7 @@ export const COLUMNS: Column[] = [
       const last = unspell(row.metric?.last);
       return (
         <span class="metric-cell" title={row.metric?.name}>
-          <Sparkline spark={row.metric ? context.spark(row) : undefined} />
+          <Sparkline shape={row.metric ? context.spark(row) : undefined} />
           {last === null ? (
             <Absent why="no value" />
           ) : (

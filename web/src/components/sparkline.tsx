@@ -1,65 +1,53 @@
 /** A small line over all steps: gaps stay gaps, NaN is a tick, one point is a dot. */
 
-import { breaksOf } from '../charts/shape';
-import type { Columns } from '../lib/points';
+import type { Line, Shape } from '../charts/shape';
 
 const WIDTH = 120;
 const HEIGHT = 22;
 const PAD = 3;
 
-/** A sparkline's data. */
-export interface Spark {
-  x: Float64Array;
-  column: Columns;
-  /** End of the x axis, so that rows can be compared. */
-  to: number;
-}
-
-/** Draws it; nothing when there is nothing. */
-export function Sparkline({ spark }: { spark: Spark | undefined }) {
-  if (!spark) return <svg class="spark" width={WIDTH} height={HEIGHT} aria-hidden="true" />;
-  const { x, column, to } = spark;
-  const kept = [...x.keys()].filter((at) => column.count[at] > 0);
-  const finite = kept.filter((at) => Number.isFinite(column.last[at]));
-  const values = finite.map((at) => column.last[at]);
+/** Draws it over its own steps; nothing when there is nothing. */
+export function Sparkline({ shape }: { shape: Shape | undefined }) {
+  const lines = shape?.lines.filter((l) => !l.ghost) ?? [];
+  if (!shape || lines.length === 0)
+    return <svg class="spark" width={WIDTH} height={HEIGHT} aria-hidden="true" />;
+  const values = lines.flatMap((l) => [...l.raw.filter(Number.isFinite)]);
   const [low, high] = [Math.min(...values), Math.max(...values)];
-  const from = x[kept[0]] ?? 0;
-  const across = (value: number) => PAD + ((value - from) / Math.max(to - from, 1e-9)) * (WIDTH - 2 * PAD);
-  const down = (value: number) =>
-    high === low ? HEIGHT / 2 : HEIGHT - PAD - ((value - low) / (high - low)) * (HEIGHT - 2 * PAD);
-  const dense = Float64Array.from(kept, (at) => x[at]);
-  const spacing = Math.max(
-    column.interval,
-    dense.length > 1 ? (dense[dense.length - 1] - dense[0]) / (dense.length - 1) : 0,
-  );
-  const ends = new Set(
-    breaksOf(
-      dense,
-      Float64Array.from(kept, (at) => column.last[at]),
-      Float64Array.from(kept, (at) => column.count[at]),
-      spacing,
-    ).map((b) => b.to),
-  );
-  let line = '';
-  for (const at of finite)
-    line += `${line && !ends.has(x[at]) ? 'L' : 'M'}${across(x[at]).toFixed(1)} ${down(column.last[at]).toFixed(1)}`;
-  const last = finite[finite.length - 1];
+  const [from, to] = [shape.x[0], shape.x[shape.x.length - 1]];
+  const across = (x: number) =>
+    to === from ? WIDTH / 2 : PAD + ((x - from) / (to - from)) * (WIDTH - 2 * PAD);
+  const down = (y: number) =>
+    high === low ? HEIGHT / 2 : HEIGHT - PAD - ((y - low) / (high - low)) * (HEIGHT - 2 * PAD);
+  const newest = lines[lines.length - 1];
+  const last = newest.raw.findLastIndex(Number.isFinite);
   return (
     <svg class="spark" width={WIDTH} height={HEIGHT} aria-hidden="true">
-      <path d={line} />
-      {last !== undefined && <circle cx={across(x[last])} cy={down(column.last[last])} r="1.7" />}
-      {column.nonFinite.slice(0, 20).map((mark) => {
+      {lines.map((line) => (
+        <path key={line.attempt} d={trace(shape.x, line, across, down)} />
+      ))}
+      {last >= 0 && <circle cx={across(shape.x[last])} cy={down(newest.raw[last])} r="1.7" />}
+      {shape.marks.slice(0, 20).map((mark) => {
         const at = across(mark.x).toFixed(1);
-        return (
-          <path
-            key={`${mark.x}${mark.kind}`}
-            class="tick"
-            d={mark.kind === '-Inf' ? `M${at} ${HEIGHT - 5}l3 5h-6z` : `M${at} 5l-3-5h6z`}
-          />
-        );
+        const tick = mark.kind === '-Inf' ? `M${at} ${HEIGHT - 5}l3 5h-6z` : `M${at} 5l-3-5h6z`;
+        return <path key={`${mark.x}${mark.kind}`} class="tick" d={tick} />;
       })}
     </svg>
   );
+}
+
+function trace(
+  x: Float64Array,
+  line: Line,
+  across: (x: number) => number,
+  down: (y: number) => number,
+): string {
+  const starts = new Set(line.breaks.map((b) => b.to));
+  let path = '';
+  for (let at = 0; at < x.length; at++) {
+    if (!Number.isFinite(line.raw[at])) continue;
+    path += `${path && !starts.has(x[at]) ? 'L' : 'M'}${across(x[at]).toFixed(1)} ${down(line.raw[at]).toFixed(1)}`;
+  }
+  return path;
 }
 
 /** One request for sparklines. */

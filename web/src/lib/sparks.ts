@@ -1,6 +1,7 @@
 /** Sparklines of the runs on the screen: one question for a screen of like runs. */
 import { signal } from '@preact/signals';
-import { type Spark, sparkGroups } from '../components/sparkline';
+import { type Shape, shapeOf } from '../charts/shape';
+import { sparkGroups } from '../components/sparkline';
 import type { RunRow } from './answers';
 import { isAbort } from './api';
 import { paced } from './pace';
@@ -11,7 +12,7 @@ const KEPT = 400;
 
 interface Kept {
   version: string;
-  spark: Spark | undefined;
+  spark: Shape | undefined;
 }
 
 /** Holds the newest sparklines. */
@@ -24,7 +25,7 @@ export class Sparks {
   private asked = false;
 
   /** The sparkline of a row, as far as it is there. */
-  of(row: RunRow): Spark | undefined {
+  of(row: RunRow): Shape | undefined {
     void this.drawn.value;
     const kept = this.kept.get(row.run_id);
     return kept?.version.startsWith(`${row.metric?.name}\u0000`) ? kept.spark : undefined;
@@ -72,12 +73,9 @@ export class Sparks {
             this.controller.signal,
           );
           group.rows.forEach((row, at) => {
-            // The newest attempt is the one to look at.
-            const mine = answer.series.filter((s) => s.query === at).sort((a, b) => b.attempt - a.attempt);
-            this.kept.set(row.run_id, {
-              version: version(row),
-              spark: mine[0] ? { x: answer.x, column: mine[0], to: answer.to } : undefined,
-            });
+            const mine = answer.series.filter((s) => s.query === at);
+            const spark = mine.length > 0 ? shapeOf(answer.x, mine, []) : undefined;
+            this.kept.set(row.run_id, { version: version(row), spark });
           });
         } catch (error) {
           for (const row of group.rows) this.kept.delete(row.run_id);

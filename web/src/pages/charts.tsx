@@ -65,6 +65,11 @@ export function ChartsTab({ board }: { board: Board }) {
       pointed.current.actions.step(by);
       return true;
     };
+    const zoom = (factor: number) => () => {
+      if (!pointed.current) return false;
+      pointed.current.actions.zoom(factor);
+      return true;
+    };
     const group = 'Chart under the pointer or focus';
     return bind(
       { keys: 'f', does: 'Full screen', group, run: act('full') },
@@ -76,6 +81,8 @@ export function ChartsTab({ board }: { board: Board }) {
       { keys: 'ArrowRight', does: 'Cursor on by one bucket', group, run: step(1) },
       { keys: 'Shift+ArrowLeft', does: 'Cursor back by ten', group, run: step(-10) },
       { keys: 'Shift+ArrowRight', does: 'Cursor on by ten', group, run: step(10) },
+      { keys: '+', does: 'Zoom in', group, run: zoom(0.5) },
+      { keys: '-', does: 'Zoom out', group, run: zoom(2) },
       {
         keys: 'c',
         does: 'Pin the cursor',

@@ -120,13 +120,7 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
   );
 
   const detail = board.detail.value;
-  if (!detail) {
-    return (
-      <main class="run-page">
-        {error.value !== null && <Failure error={error.value} retry={() => void readFacts()} />}
-      </main>
-    );
-  }
+  if (!detail) return <RunLoading runId={runId} error={error.value} retry={() => void readFacts()} />;
   const elapsed = elapsedSeconds(detail, now.value);
   const change = async (add: string[], remove: string[]) => {
     try {
@@ -207,6 +201,20 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
       ) : (
         <OverviewTab detail={detail} metrics={board.metrics.value ?? []} />
       )}
+    </main>
+  );
+}
+
+/** The frame of a run that is not read yet, or can't be. */
+export function RunLoading({ runId, error, retry }: { runId: string; error: unknown; retry: () => void }) {
+  return (
+    <main class="run-page">
+      <div class="page-bar">
+        <h1>
+          Run <Name text={runId} />
+        </h1>
+      </div>
+      {error !== null && <Failure error={error} retry={retry} />}
     </main>
   );
 }

@@ -163,7 +163,7 @@ export function RunsPage({ scope }: { scope: Scope | null }) {
             : ''}
         </span>
         <div class="right">
-          <Menu label="Columns" items={() => layout.items} class="as-control">
+          <Menu label="Columns" named items={() => layout.items} class="as-control">
             Columns {layout.columns.length} <span aria-hidden="true">▾</span>
           </Menu>
           <MetricPicker

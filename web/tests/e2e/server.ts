@@ -20,23 +20,23 @@ function freePort(): Promise<number> {
   });
 }
 
-async function ready(url: string, child: ChildProcess): Promise<void> {
+async function ready(url: string, child: ChildProcess, said: () => string): Promise<void> {
   const deadline = Date.now() + 30_000;
   while (Date.now() < deadline) {
-    if (child.exitCode !== null) throw new Error(`the server ended with ${child.exitCode}`);
+    if (child.exitCode !== null) throw new Error(`the server ended with ${child.exitCode}: ${said()}`);
     const answer = await fetch(`${url}/readyz`).catch(() => null);
     if (answer?.ok) return;
     await new Promise((done) => setTimeout(done, 50));
   }
-  throw new Error('the server did not get ready in 30 s');
+  throw new Error(`the server did not get ready in 30 s: ${said()}`);
 }
 
-/** Starts `TRUEGAUGE_BIN`, or the release build. */
-export async function startServer(more: string[] = []): Promise<RealServer> {
+/** Starts `TRUEGAUGE_BIN`, or the release build, on a port of its own or on the wanted one. */
+export async function startServer(more: string[] = [], wantedPort = 0): Promise<RealServer> {
   const binary =
     process.env.TRUEGAUGE_BIN ?? resolve(import.meta.dirname, '../../../target/release/truegauge');
   const data = mkdtempSync(join(tmpdir(), 'truegauge-web-'));
-  const port = await freePort();
+  const port = wantedPort || (await freePort());
   const url = `http://127.0.0.1:${port}`;
   const child = spawn(
     binary,
@@ -51,11 +51,15 @@ export async function startServer(more: string[] = []): Promise<RealServer> {
       ...more,
     ],
     {
-      stdio: ['ignore', 'ignore', 'inherit'],
-      env: { ...process.env, TRUEGAUGE_TOKEN: '', RUST_LOG: 'error' },
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: { ...process.env },
     },
   );
-  await ready(url, child);
+  let said = '';
+  child.stderr?.on('data', (piece) => {
+    said = (said + piece).slice(-4000);
+  });
+  await ready(url, child, () => said);
   return {
     url,
     stop: async () => {

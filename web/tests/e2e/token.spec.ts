@@ -1,0 +1,38 @@
+/** A server that asks for a token. */
+import { test as base, expect } from '@playwright/test';
+import { Writer } from './push';
+import { startServer } from './server';
+
+base('a page asks for the token once, and then shows what it protects', async ({ page }) => {
+  const server = await startServer(['--token', 'correct-horse']);
+  try {
+    await page.goto(`${server.url}/runs`);
+    const field = page.getByLabel('Token', { exact: true });
+    await field.fill('wrong');
+    await page.keyboard.press('Enter');
+    await expect(field).toBeVisible();
+    await field.fill('correct-horse');
+    await page.keyboard.press('Enter');
+    await expect(page.getByText('waiting for the first point')).toBeVisible();
+    await page.reload();
+    await expect(page.getByText('waiting for the first point')).toBeVisible();
+  } finally {
+    await server.stop();
+  }
+});
+
+base('a server that goes away is told and found again', async ({ page }) => {
+  const server = await startServer();
+  await page.goto(`${server.url}/runs`);
+  await expect(page.getByText('waiting for the first point')).toBeVisible();
+  await server.stop();
+  await expect(page.getByText(/not connected since/)).toBeVisible();
+  const again = await startServer([], Number(new URL(server.url).port));
+  try {
+    await expect(page.getByText(/not connected since/)).toHaveCount(0);
+    await new Writer(server.url).push({ run: 'back', event: 1 });
+    await expect(page.locator('.run-link')).toHaveText(['back']);
+  } finally {
+    await again.stop();
+  }
+});
