@@ -1,5 +1,6 @@
 //! `truegauge doctor`: looks for what would keep this machine from recording or showing runs.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -103,9 +104,9 @@ fn page(checks: &[Check]) -> String {
     let width = heads.lines().map(|line| line.chars().count()).max().unwrap_or(0);
     let mut page = String::new();
     for (head, check) in heads.lines().skip(1).zip(checks) {
-        page.push_str(&format!("{head:<width$}  {}\n", crate::output::printable(&check.evidence)));
+        let _ = writeln!(page, "{head:<width$}  {}", crate::output::printable(&check.evidence));
         if !check.fix.is_empty() {
-            page.push_str(&format!("{:<width$}  fix: {}\n", "", check.fix));
+            let _ = writeln!(page, "{:<width$}  fix: {}", "", check.fix);
         }
     }
     page

@@ -1,5 +1,6 @@
 //! Asks a server over HTTP.
 
+use std::fmt::Write as _;
 use std::io::Read;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::output::Failure;
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time of one question.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// Most bytes of an answer that is held in memory.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
@@ -127,7 +128,7 @@ pub(crate) fn escape(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            let _ = write!(out, "%{byte:02X}");
         }
     }
     out

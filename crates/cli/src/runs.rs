@@ -88,7 +88,7 @@ fn ls(server: &Server, matches: &ArgMatches) -> Done {
     let mut question = String::new();
     for name in ["filter", "state", "sort", "metric"] {
         if let Some(value) = text(matches, name) {
-            question.push_str(&format!("&{name}={}", escape(value)));
+            question.extend(["&", name, "=", &escape(value)]);
         }
     }
     let (mut rows, mut cursor, mut first) = (Vec::new(), None::<String>, Value::Null);
@@ -243,7 +243,7 @@ fn show(server: &Server, matches: &ArgMatches) -> Done {
     ];
     let mut page = String::new();
     for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
-        page.push_str(&format!("{name:<12} {}\n", printable(&value.replace('\n', " "))));
+        page.extend([format!("{name:<12} {}\n", printable(&value.replace('\n', " ")))]);
     }
     let attributes = run["attributes"].as_object().into_iter().flatten();
     let rows: Vec<Vec<String>> = attributes
@@ -252,13 +252,13 @@ fn show(server: &Server, matches: &ArgMatches) -> Done {
         })
         .collect();
     if !rows.is_empty() {
-        page.push_str(&format!("\n{}", layout(&[("ATTRIBUTE", false), ("VALUE", false)], &rows)));
+        page.extend(["\n", &layout(&[("ATTRIBUTE", false), ("VALUE", false)], &rows)]);
     }
     let rows: Vec<Vec<String>> =
         metrics["metrics"].as_array().into_iter().flatten().map(metric_row).collect();
     let columns =
         [("METRIC", false), ("LABELS", false), ("POINTS", true), ("LAST STEP", true), ("LAST", true)];
-    page.push_str(&format!("\n{}", layout(&columns, &rows)));
+    page.extend(["\n", &layout(&columns, &rows)]);
     print(page.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,7 @@
 //! Text tables: columns as wide as their widest cell, numbers to the right.
 
+use std::fmt::Write as _;
+
 use crate::output::printable;
 
 /// Longest cell, characters; the rest is cut in the middle.
@@ -25,9 +27,9 @@ pub(crate) fn layout(columns: &[Column], rows: &[Vec<String>]) -> String {
         let mut line = String::new();
         for ((cell, width), (_, right)) in row.iter().zip(&widths).zip(columns) {
             if *right {
-                line.push_str(&format!("{cell:>width$}  "));
+                let _ = write!(line, "{cell:>width$}  ");
             } else {
-                line.push_str(&format!("{cell:<width$}  "));
+                let _ = write!(line, "{cell:<width$}  ");
             }
         }
         text.push_str(line.trim_end());

@@ -46,7 +46,6 @@ pub(crate) struct Carried(pub(crate) ErrorDetail);
 /// The word for a status.
 pub(crate) fn code_of(status: StatusCode) -> &'static str {
     match status.as_u16() {
-        400 => "bad_request",
         401 => "unauthorized",
         403 => "forbidden",
         404 => "not_found",
@@ -56,8 +55,8 @@ pub(crate) fn code_of(status: StatusCode) -> &'static str {
         415 => "unsupported_media_type",
         429 => "too_many_requests",
         503 => "unavailable",
-        400..=499 => "bad_request",
-        _ => "internal",
+        500..=599 => "internal",
+        _ => "bad_request",
     }
 }
 

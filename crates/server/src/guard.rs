@@ -17,7 +17,7 @@ use crate::error::{ApiError, Carried, ErrorBody, ErrorDetail, code_of};
 use crate::linger;
 
 /// Longest time from a request's head to its answer's head, its body included.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+const ANSWER_TIME_MAX: Duration = Duration::from_mins(1);
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

@@ -277,7 +277,7 @@ mod tests {
                 first: points[0].1,
                 last: points[points.len() - 1].1,
                 first_finite: finite().next().unwrap_or(f64::NAN),
-                last_finite: finite().last().unwrap_or(f64::NAN),
+                last_finite: finite().next_back().unwrap_or(f64::NAN),
                 min: finite().reduce(f64::min).unwrap_or(f64::NAN),
                 max: finite().reduce(f64::max).unwrap_or(f64::NAN),
             };

@@ -59,7 +59,7 @@ pub(crate) struct Server {
     pub(crate) url: String,
     pub(crate) child: Child,
     args: Vec<String>,
-    _temp: Option<TempDir>,
+    temp: Option<TempDir>,
 }
 
 /// An answer: status, headers in lower case, body.
@@ -91,7 +91,7 @@ impl Server {
     pub(crate) fn start(args: &[&str]) -> Self {
         let temp = tempfile::tempdir().unwrap();
         let mut server = Self::start_in(temp.path(), args);
-        server._temp = Some(temp);
+        server.temp = Some(temp);
         server
     }
 
@@ -121,7 +121,7 @@ impl Server {
             let _ = child.wait();
             panic!("no address in {first:?}; log: {}", fs::read_to_string(home.join("log")).unwrap());
         };
-        Self { home: home.to_owned(), url: url.to_owned(), child, args, _temp: None }
+        Self { home: home.to_owned(), url: url.to_owned(), child, args, temp: None }
     }
 
     /// Ends it as a crash does.
@@ -169,13 +169,13 @@ impl Server {
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
         if !headers.iter().any(|(name, _)| *name == "host") {
-            head.push_str(&format!("host: {}\r\n", self.address()));
+            head.extend(["host: ", self.address(), "\r\n"]);
         }
         if !body.is_empty() || matches!(method, "POST" | "PATCH") {
-            head.push_str(&format!("content-length: {}\r\n", body.len()));
+            head.extend([format!("content-length: {}\r\n", body.len())]);
         }
         for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            head.extend([name, ": ", value, "\r\n"]);
         }
         self.raw(&[head.as_bytes(), b"\r\n", body].concat())
     }

@@ -44,7 +44,7 @@ impl Events {
             assert!(self.0.read_line(&mut line).unwrap() > 0, "the stream ended");
             let line = line.trim_end();
             if let Some(name) = line.strip_prefix("event: ") {
-                event.name = name.to_owned();
+                name.clone_into(&mut event.name);
             } else if let Some(cursor) = line.strip_prefix("id: ") {
                 event.cursor = cursor.parse().unwrap();
             } else if let Some(data) = line.strip_prefix("data: ") {

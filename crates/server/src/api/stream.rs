@@ -178,7 +178,7 @@ async fn tell(app: &App, topics: &Topics, missed: Missed, cursor: u64, time_ms: 
 
 fn run_event(shared: &Shared, id: RunId) -> RunEvent {
     let run = shared.store.run(id);
-    let facts = run.is_some().then(|| shared.board.facts(&shared.store, id)).unwrap_or_default();
+    let facts = run.as_ref().map(|_| shared.board.facts(&shared.store, id)).unwrap_or_default();
     RunEvent {
         run_id: id.to_string(),
         last_step: facts.last_step,
