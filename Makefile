@@ -52,7 +52,7 @@ wheel: binary $(VENV)/.ready
 	$(call say,"python: wheel")
 	install -D -m 755 $(BIN) python/truegauge.data/scripts/truegauge
 	@rm -rf dist
-	$(VENV)/bin/maturin build --quiet --release --locked --manifest-path crates/py/Cargo.toml --out dist --interpreter $(VENV)/bin/python
+	cd python && ../$(VENV)/bin/maturin build --quiet --release --locked --out ../dist --interpreter ../$(VENV)/bin/python
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/*.whl
 
 build: wheel ## leave target/release/truegauge, dist/*.whl and a .venv with the package

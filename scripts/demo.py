@@ -24,17 +24,6 @@ ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "out" / "demo"
 READY_SECONDS = 30
 SCREENSHOT_SECONDS = 60
-CHROMIUM_FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-]
 
 
 def free_port() -> int:
@@ -88,7 +77,14 @@ def train(url: str, data: Path, run_name: str, seconds: float) -> None:
         "TRUEGAUGE_SYSTEM_METRICS_INTERVAL_SECS": "1",
     }
     script = ROOT / "examples" / "train_digits.py"
-    command = [sys.executable, str(script), "--run-name", run_name, "--seconds", str(seconds)]
+    command = [
+        sys.executable,
+        str(script),
+        "--run-name",
+        run_name,
+        "--seconds",
+        str(seconds),
+    ]
     code = subprocess.run(command, env=environment, check=False).returncode
     if code:
         raise SystemExit(f"the training ended with exit code {code}")
@@ -104,32 +100,36 @@ def summarise(url: str, run_name: str) -> str:
     print(f"\n{run_name}: {row['state']}, {row['points']:,} points in {len(series)} series\n")
     print(f"  {'series':<44} {'points':>8} {'last step':>10} {'last':>16}")
     for entry in series:
-        labels = ",".join(f"{key}={value}" for key, value in entry["labels"].items() if key not in ("host", "pid"))
+        labels = ",".join(
+            f"{key}={value}" for key, value in entry["labels"].items() if key not in ("host", "pid")
+        )
         name = entry["display"] + (f" {{{labels}}}" if labels else "")
         last = entry["last"]
-        shown = last if isinstance(last, str) or last is None else f"{last:,.4g}" if abs(last) < 1e6 else f"{last:,.0f}"
-        print(f"  {name[:44]:<44} {entry['points']:>8,} {entry['last_step'] if entry['last_step'] is not None else '':>10} {shown!s:>16}")
+        shown = f"{last:,.0f}" if isinstance(last, int | float) and abs(last) >= 1e6 else last
+        shown = f"{shown:,.4g}" if isinstance(shown, float) else shown
+        step = "" if entry["last_step"] is None else f"{entry['last_step']:,}"
+        print(f"  {name[:44]:<44} {entry['points']:>8,} {step:>10} {shown!s:>16}")
     return f"{url}/r/{row['run_id']}"
 
 
-def screenshot(page: str, target: Path) -> bool:
-    """Takes a picture of `page` with Chromium; False when there is none or it does not come."""
-    browser = shutil.which(os.environ.get("CHROMIUM", "chromium"))
-    if browser is None:
-        return False
-    with tempfile.TemporaryDirectory() as profile:
-        command = [
-            browser,
-            *CHROMIUM_FLAGS,
-            f"--user-data-dir={profile}",
-            "--window-size=1440,900",
-            "--timeout=5000",
-            f"--screenshot={target}",
-            page,
-        ]
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(command, capture_output=True, timeout=SCREENSHOT_SECONDS, check=False)
-    return target.exists()
+def screenshot(page: str, target: Path) -> str | None:
+    """Takes a picture of `page` with Chromium; returns why there is none, or None."""
+    browser, node = shutil.which(os.environ.get("CHROMIUM", "chromium")), shutil.which("node")
+    if browser is None or node is None:
+        return "Chromium is not installed"
+    command = [node, str(ROOT / "scripts" / "screenshot.mjs"), page, str(target)]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=SCREENSHOT_SECONDS,
+            check=False,
+            env={**os.environ, "CHROMIUM": browser},
+        )
+    except subprocess.TimeoutExpired:
+        return f"Chromium did not answer in {SCREENSHOT_SECONDS} s"
+    return None if target.exists() else done.stderr.strip().splitlines()[-1]
 
 
 def stop(server: subprocess.Popen) -> None:
@@ -145,7 +145,9 @@ def stop(server: subprocess.Popen) -> None:
 
 def main() -> None:
     """Runs the demo."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--binary", type=Path, required=True, help="the built program")
     parser.add_argument("--once", action="store_true", help="end after the summary")
     parser.add_argument("--seconds", type=float, default=20.0, help="how long to train (default: 20)")
@@ -160,8 +162,9 @@ def main() -> None:
         page = summarise(url, "digits")
         picture = OUT / "run.png"
         picture.unlink(missing_ok=True)
-        if args.once and screenshot(page, picture):
-            print(f"\nscreenshot: {picture.relative_to(ROOT)}")
+        if args.once:
+            why_not = screenshot(page, picture)
+            print(f"\nscreenshot: {picture.relative_to(ROOT) if why_not is None else f'none, {why_not}'}")
         print(f"\nopen {page}")
         if not args.once:
             print("the server stays up; Ctrl-C ends it and removes its data", flush=True)

@@ -1,0 +1,392 @@
+"""Measures truegauge against its peers on this machine, in one run, and prints each figure as a ratio.
+
+A bar is what the design asks for. A row that falls short says so; the exit code is 1 then. Other work
+on the same cores makes every figure worse: CPU time is compared, wall time is shown where users wait.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import push
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+import demo  # noqa: E402  the same way of starting a server
+
+BIN = ROOT / "target/release/truegauge"
+OURS = ROOT / ".venv/bin/python"
+PEERS = ROOT / "target/bench-venv/bin/python"
+MILLION = 1_000_000
+RUNS = 10_000
+
+
+@dataclass
+class Row:
+    """One line of the table."""
+
+    what: str
+    ours: float
+    unit: str
+    against: str
+    peer: float | None
+    bar: float
+    """Largest allowed ours / peer, or the largest allowed value where there is no peer."""
+
+    @property
+    def ratio(self) -> float:
+        """Ours over the peer's, or over the bar where there is no peer."""
+        return self.ours / (self.peer if self.peer is not None else self.bar)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the bar is met."""
+        return self.ratio <= (self.bar if self.peer is not None else 1)
+
+
+def result(*command: str | Path, env: dict[str, str] | None = None) -> dict:
+    """Runs a program that prints `RESULT {json}`."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **(env or {})},
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    if not lines:
+        raise SystemExit(f"{command} printed no result:\n{done.stdout}{done.stderr}")
+    return json.loads(lines[-1].removeprefix("RESULT "))
+
+
+def log_rows() -> list[Row]:
+    """`log` of a scalar and of five."""
+    script = ROOT / "benches/log_cost.py"
+    ours = result(OURS, "-W", "ignore", script, "truegauge")
+    rows = []
+    for peer, part in (("metrana", 8), ("wandb", 100), ("trackio", 8)):
+        theirs = result(PEERS, "-W", "ignore", script, peer)
+        for shape in ("scalar", "five"):
+            mine, other = ours[shape]["best_ns"] / 1000, theirs[shape]["best_ns"] / 1000
+            rows.append(
+                Row(
+                    f"log of {shape}, CPU of the caller",
+                    mine,
+                    "us",
+                    f"{peer} offline",
+                    other,
+                    1 / part,
+                )
+            )
+    rows.append(
+        Row(
+            "log of scalar, p99 wall, server unreachable",
+            ours["latency"]["p99_ns"] / 1000,
+            "us",
+            "bar",
+            None,
+            10,
+        )
+    )
+    return rows
+
+
+TICK_LINE = re.compile(r"^(.+?), +(back to back|every \d+ ms) +min ([\d.]+) +p50 ([\d.]+)")
+
+
+def tick_costs() -> dict[tuple[str, bool], float]:
+    """Milliseconds of CPU per tick by what is read: the least back to back, the median paced."""
+    command = [str(ROOT / "target/release/examples/tick_cost"), "1000", "20", "700"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    costs = {}
+    for line in output.splitlines():
+        if found := TICK_LINE.match(line):
+            what, pace, least, median = found.groups()
+            paced = pace != "back to back"
+            costs[what.strip(" ,"), paced] = float(median if paced else least) / 1000
+    return costs
+
+
+def sampler_rows() -> list[Row]:
+    """One autocapture tick of the 8 host series, and of our extras apart."""
+    ours = tick_costs()
+    theirs = result(PEERS, "-W", "ignore", ROOT / "benches/tick_cost_metrana.py")
+    close, paced = ours["8 host series", False], ours["8 host series", True]
+    extras = sum(cost for (what, is_paced), cost in ours.items() if is_paced and what != "8 host series")
+    return [
+        Row("sampler tick, CPU back to back", close, "ms", "metrana", theirs["best_ns"] / 1e6, 1 / 8),
+        Row("sampler tick, CPU paced", paced, "ms", "metrana", theirs["paced_median_ns"] / 1e6, 1 / 8),
+        Row("sampler tick, CPU paced", paced, "ms", "bar", None, 0.15),
+        Row("sampler tick with our extras, CPU paced", paced + extras, "ms", "bar", None, 1.0),
+    ]
+
+
+def import_ms(python: Path, module: str) -> float:
+    """Wall milliseconds of the first import in a fresh process, files dropped from the page cache before."""
+    code = f"""
+import importlib.util, os, pathlib, time
+folder = pathlib.Path(importlib.util.find_spec("{module}").origin).parent
+for path in folder.rglob("*"):
+    if path.is_file():
+        handle = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(handle)
+begin = time.perf_counter()
+import {module}
+print("RESULT", (time.perf_counter() - begin) * 1000)
+"""
+    runs = [result(python, "-W", "ignore", "-c", code) for _ in range(5)]
+    return sorted(runs)[2]
+
+
+def import_rows() -> list[Row]:
+    """`import`."""
+    ours = import_ms(OURS, "truegauge")
+    rows = [Row("import, own files cold", ours, "ms", "bar", None, 60)]
+    rows += [
+        Row("import, own files cold", ours, "ms", peer, import_ms(PEERS, peer), 1)
+        for peer in ("metrana", "wandb", "trackio")
+    ]
+    return rows
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system CPU of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_mib(pid: int) -> float:
+    """Largest resident size so far."""
+    line = next(
+        line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")
+    )
+    return int(line.split()[1]) / 1024
+
+
+def timed(call, times: int = 5) -> float:
+    """Best wall milliseconds of several calls."""
+    took = []
+    for _ in range(times):
+        begin = time.perf_counter()
+        call()
+        took.append((time.perf_counter() - begin) * 1000)
+    return min(took)
+
+
+def post_points(url: str, queries: list[dict], buckets: int) -> bytes:
+    """The binary answer of `POST points`."""
+    body = json.dumps(
+        {
+            "axis": "step",
+            "from": None,
+            "to": None,
+            "buckets": buckets,
+            "queries": queries,
+        }
+    ).encode()
+    call = urllib.request.Request(
+        f"{url}/api/tg/v1/points",
+        data=body,
+        headers={"content-type": "application/json"},
+    )
+    with urllib.request.urlopen(call, timeout=60) as answer:
+        return answer.read()
+
+
+INGEST = """
+import numpy as np
+import truegauge as tg
+tg.init(project_name="bench", run_name="ingest", capture_system_metrics=False)
+rng = np.random.default_rng(1)
+for block in range(50):
+    for series in range(20):
+        tg.log(f"metric/{series}", rng.normal(size=2000), step=block * 2000)
+    tg.flush()
+tg.close()
+"""
+
+
+def server_rows(folder: Path) -> list[Row]:
+    """Ingest by push, the page of a long run, the list of many runs."""
+    server, url = demo.start_server(BIN, folder / "data", folder / "server.log")
+    try:
+        env = {
+            "TRUEGAUGE_URL": "http://127.0.0.1:9",
+            "TRUEGAUGE_SPOOL_DIR": str(folder / "spool"),
+        }
+        subprocess.run(
+            [str(OURS), "-c", INGEST],
+            check=True,
+            env={**os.environ, **env},
+            timeout=300,
+        )
+        before, begin = cpu_seconds(server.pid), time.perf_counter()
+        subprocess.run(
+            [str(BIN), "sync", str(folder / "spool"), "--url", url],
+            check=True,
+            capture_output=True,
+            timeout=300,
+        )
+        wall, cpu = time.perf_counter() - begin, cpu_seconds(server.pid) - before
+        rows = [
+            Row(
+                f"ingest of 2 M samples by push, durable ({2 / wall:.1f} M/s), CPU per M",
+                cpu / 2,
+                "s",
+                "bar",
+                None,
+                1.0,
+            )
+        ]
+
+        now_ms = int(time.time() * 1000)
+        for part in range(50):
+            block = push.series(
+                "loss",
+                (now_ms - MILLION) * MILLION + part * 20_000 * MILLION,
+                MILLION,
+                [1 / (i + 1) for i in range(20_000)],
+            )
+            push.send(
+                url,
+                push.request(
+                    b"m" * 16,
+                    part + 1,
+                    "million",
+                    now_ms,
+                    1 if part == 0 else 2,
+                    [block],
+                ),
+            )
+        run_id = next(
+            r["run_id"] for r in demo.get(f"{url}/api/tg/v1/runs?limit=200")["runs"] if r["run"] == "million"
+        )
+        query = [{"run_id": run_id, "metric": "loss"}]
+        size = struct.unpack_from("<I", post_points(url, query, 1200), 4)[0]
+        assert size > 0
+        rows.append(
+            Row(
+                "1,000,000-point run opened, server wall",
+                timed(lambda: post_points(url, query, 1200)),
+                "ms",
+                "bar",
+                None,
+                300,
+            )
+        )
+
+        for number in range(RUNS):
+            writer = number.to_bytes(16, "big")
+            block = push.series(
+                "loss",
+                (now_ms - 60_000) * MILLION,
+                1000 * MILLION,
+                [1.0 + 1 / (i + 1) for i in range(20)],
+            )
+            push.send(
+                url,
+                push.request(writer, 1, f"run-{number}", now_ms - 60_000, 1, [block]),
+            )
+        listed = timed(lambda: demo.get(f"{url}/api/tg/v1/runs?limit=200"))
+        sorted_by_metric = timed(
+            lambda: demo.get(f"{url}/api/tg/v1/runs?limit=200&sort=loss&filter=state:running")
+        )
+        rows.append(
+            Row(
+                f"list of {RUNS:,} runs, first page, wall",
+                listed,
+                "ms",
+                "bar",
+                None,
+                200,
+            )
+        )
+        rows.append(
+            Row(
+                f"list of {RUNS:,} runs, filtered, sorted by a metric, wall",
+                sorted_by_metric,
+                "ms",
+                "bar",
+                None,
+                200,
+            )
+        )
+        rows.append(
+            Row(
+                "server, peak resident after all this",
+                peak_mib(server.pid),
+                "MiB",
+                "bar",
+                None,
+                512,
+            )
+        )
+        return rows
+    finally:
+        demo.stop(server)
+
+
+def show(rows: list[Row]) -> None:
+    """Prints the table."""
+    print(f"{'what':<66} {'ours':>12} {'against':>18} {'theirs':>12} {'ratio':>8} {'bar':>8}")
+    for row in rows:
+        theirs = f"{row.peer:,.3g} {row.unit}" if row.peer is not None else f"{row.bar:,.3g} {row.unit}"
+        bar = f"{row.bar:.3g}" if row.peer is not None else "1"
+        verdict = "" if row.holds else "  SHORT"
+        ours = f"{row.ours:,.3g} {row.unit}"
+        figures = f"{ours:>12} {row.against:>18} {theirs:>12} {row.ratio:>8.3f} {bar:>8}"
+        print(f"{row.what:<66} {figures}{verdict}")
+
+
+def main() -> int:
+    """Runs what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parts = {
+        "log": log_rows,
+        "sampler": sampler_rows,
+        "import": import_rows,
+        "server": None,
+    }
+    parser.add_argument(
+        "part",
+        nargs="*",
+        default=list(parts),
+        help=f"any of {', '.join(parts)} (default: all)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    args = parser.parse_args()
+    rows: list[Row] = []
+    for part in args.part:
+        print(f"measuring: {part}", file=sys.stderr)
+        if part == "server":
+            with tempfile.TemporaryDirectory(prefix="truegauge-bench-", dir=ROOT / "target") as folder:
+                (Path(folder) / "data").mkdir()
+                rows += server_rows(Path(folder))
+        else:
+            rows += parts[part]()
+    if args.json:
+        print(
+            json.dumps(
+                [{**asdict(row), "ratio": row.ratio, "holds": row.holds} for row in rows],
+                indent=1,
+            )
+        )
+    else:
+        show(rows)
+    return 0 if all(row.holds for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
