@@ -141,8 +141,8 @@ fn turn_away(shared: &Shared, outbox: &mut Outbox, away: Away) {
     }
 }
 
-/// Says once that the run is in the spool, and how to see it.
-fn say_where(shared: &Shared, outbox: &mut Outbox) {
+/// Says once that the run goes to the spool, and how to see it.
+pub(crate) fn say_where(shared: &Shared, outbox: &mut Outbox) {
     let Link::Away { away, .. } = &outbox.link else { return };
     let dir = outbox.plan.dir.display();
     let base = shared.transport.as_ref().map(Transport::base).unwrap_or_default();

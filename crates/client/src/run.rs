@@ -344,6 +344,9 @@ impl Inner {
         };
         let shared = Arc::new(self.shared(transport, link, answer.last_steps)?);
         introduce(&shared, is_known && answer.exists, self.is_child);
+        let mut outbox = lock(&shared.outbox);
+        delivery::say_where(&shared, &mut outbox);
+        shared.release(outbox);
         delivery::start(&shared).map_err(StartError::Thread)?;
         *lock(&shared.sampler) = Sampler::start(&shared, self.is_child);
         Ok(shared)

@@ -149,6 +149,7 @@ fn warnings_come_once_a_cause() {
     let dir = tempfile::tempdir().unwrap();
     client::set_warning_hook(|warning| SAID.lock().unwrap().push(warning));
     let run = Run::start(away(dir.path())).unwrap();
+    assert!(!SAID.lock().unwrap().is_empty(), "a run without a server says so at once");
     for n in 0..3 {
         run.refuse("once_for_a_test", 1, &format!("example {n}"));
         flush(&run);
