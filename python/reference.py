@@ -12,6 +12,9 @@ import sys
 import textwrap
 from pathlib import Path
 
+# The installed package is documented, not the sources beside this file, which lack the native half.
+sys.path.pop(0)
+
 import truegauge
 from truegauge import _settings, _truegauge
 

@@ -86,16 +86,12 @@ def test_import_needs_nothing_heavy():
     assert not loaded & heavy
 
 
-def test_module_runs_the_command(binary):
-    if not Path(sys.executable).with_name("truegauge").exists():
-        folder = PYTHON / "truegauge.data/scripts"
-        if not (folder / "truegauge").exists():
-            done = finished(sys.executable, "-m", "truegauge", "--version")
-            assert (done.returncode, "make build" in done.stderr) == (1, True)
-            return
-    done = finished(sys.executable, "-m", "truegauge", "--version")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("truegauge ")
+def test_module_runs_the_command_or_says_that_there_is_none(tmp_path):
+    done = finished(sys.executable, "-m", "truegauge", "--version", cwd=tmp_path)
+    if done.returncode == 0:
+        assert done.stdout.startswith("truegauge ")
+    else:
+        assert "make build" in done.stderr
 
 
 @pytest.mark.parametrize(("name", "arguments"), [("train_digits", []), ("train_digits_parallel", [])])
