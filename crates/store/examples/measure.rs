@@ -228,9 +228,10 @@ fn runs(dir: &Path) {
             let file = file.unwrap();
             std::fs::copy(file.path(), copy.join("segments").join(file.file_name())).unwrap();
         }
-        let wall = Instant::now();
+        let (cpu, wall) = (cpu_seconds(), Instant::now());
         let opened = open(&copy);
         let open_ms = wall.elapsed().as_secs_f64() * 1e3;
+        let open_cpu_ms = (cpu_seconds() - cpu) * 1e3;
         let wall = Instant::now();
         let listed = opened.runs().len();
         let list_ms = wall.elapsed().as_secs_f64() * 1e3;
@@ -239,7 +240,7 @@ fn runs(dir: &Path) {
         let series_ms = wall.elapsed().as_secs_f64() * 1e3;
         let status = opened.status();
         println!(
-            "{listed} runs, {} series, {how}: opened in {open_ms:.0} ms, listed in {list_ms:.2} ms, {series} series of one in {series_ms:.3} ms, {:.1} MB on disk, damage {:?}",
+            "{listed} runs, {} series, {how}: opened in {open_ms:.0} ms ({open_cpu_ms:.0} ms CPU), listed in {list_ms:.2} ms, {series} series of one in {series_ms:.3} ms, {:.1} MB on disk, damage {:?}",
             status.series,
             status.disk_bytes as f64 / 1e6,
             status.damage

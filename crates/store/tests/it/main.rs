@@ -10,5 +10,6 @@ mod damage;
 mod deletion;
 mod fixture;
 mod full_disk;
+mod laws;
 mod maintenance;
 mod semantics;
