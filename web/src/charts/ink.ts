@@ -1,5 +1,5 @@
 /** What a canvas draws with: the tokens, read once per theme. */
-import { slotDash, slotProperty } from '../lib/colour';
+import { slotProperty } from '../lib/colour';
 import { token } from '../lib/theme';
 
 /** Colours and fonts for canvases. */
@@ -37,8 +37,6 @@ export function readInk(): Ink {
     series: (slot) => colours[slot % colours.length],
   };
 }
-
-export { slotDash };
 
 /** Fills a rectangle with lines at 45 degrees. */
 export function hatch(

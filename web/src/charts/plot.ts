@@ -1,42 +1,12 @@
-/** One uPlot canvas: lines, envelope, hatched gaps, marks on the frame, cursor, brush, wheel and pan. */
+/** One uPlot canvas: lines, axes, cursor, brush, wheel and pan. */
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { formatTicks } from '../lib/number';
-import type { Axis } from '../lib/points';
-import { formatSpan, type Zone } from '../lib/time';
-import { hatch, type Ink } from './ink';
+import type { Look, PlotModel } from './model';
+import { alpha, drawAbove, drawBehind } from './overlay';
 import type { Range } from './range';
-import { type Line, type Shape, sampleAt } from './shape';
+import { type Line, sampleAt } from './shape';
 import { formatLogTicks, logTicks, valueTicks, xTicks } from './ticks';
-
-/** How a line looks. */
-export interface Look {
-  slot: number;
-  stroke: string;
-  dash: number[];
-  /** 1, or less for what steps back. */
-  alpha: number;
-}
-
-/** Everything a plot shows. */
-export interface PlotModel {
-  shape: Shape;
-  looks: Look[];
-  range: Range;
-  y: [low: number, high: number];
-  log: boolean;
-  envelope: boolean;
-  axis: Axis;
-  zone: Zone;
-  unit: string;
-  ink: Ink;
-  width: number;
-  height: number;
-  /** How old the end of the line is, in words, when it should have gone on; else `null`. */
-  stale: string | null;
-  /** Whether what a restart threw away is named. */
-  named: boolean;
-}
 
 /** What the person does to a plot. */
 export interface PlotEvents {
@@ -111,12 +81,11 @@ export class Plot {
   }
 
   private options(model: PlotModel): uPlot.Options {
-    const ratio = () => uPlot.pxRatio;
     return {
       width: model.width,
       height: model.height,
       legend: { show: false },
-      padding: [6, 8, 0, 0],
+      padding: [6, 20, 0, 0],
       cursor: {
         y: false,
         drag: { x: true, y: false, setScale: false, dist: 5 },
@@ -141,8 +110,8 @@ export class Plot {
       axes: [this.xAxis(), this.yAxis()],
       series: [{}, ...model.shape.lines.flatMap((_, at) => this.lineSeries(at))],
       hooks: {
-        drawAxes: [(u) => this.drawBehind(u, ratio())],
-        draw: [(u) => this.drawAbove(u, ratio())],
+        drawAxes: [(u) => drawBehind(u, this.model!)],
+        draw: [(u) => drawAbove(u, this.model!)],
         setSelect: [(u) => this.selected(u)],
         setCursor: [(u) => this.moved(u)],
       },
@@ -173,11 +142,7 @@ export class Plot {
       width: 1.4,
       stroke: () => alpha(this.look(index).stroke, this.look(index).alpha * (faint ? 0.3 : 1)),
       dash: this.model!.looks[at].dash,
-      gaps: (u) =>
-        (this.line(index)?.breaks ?? []).map(({ from, to }) => [
-          Math.round(u.valToPos(from, 'x', true)),
-          Math.round(u.valToPos(to, 'x', true)),
-        ]) as uPlot.Series.Gaps,
+      gaps: (u, _at, _from, _to, unseen) => [...unseen, ...this.breaks(u, index)].sort((a, b) => a[0] - b[0]),
       points: {
         show: true,
         size: 4,
@@ -187,6 +152,11 @@ export class Plot {
     });
     const first = at * (double ? 2 : 1) + 1;
     return double ? [one(first, true), one(first + 1, false)] : [one(first, false)];
+  }
+
+  private breaks(u: uPlot, index: number): uPlot.Series.Gaps {
+    const place = (x: number) => Math.round(u.valToPos(x, 'x', true));
+    return (this.line(index)?.breaks ?? []).map(({ from, to }) => [place(from), place(to)]);
   }
 
   /** Dots: samples that no line reaches, and all of them where they stand far apart. */
@@ -239,8 +209,16 @@ export class Plot {
         return this.model!.log ? logTicks(low, high, most) : valueTicks(low, high, most, this.model!.unit);
       },
       filter: (_u, splits) => splits,
-      values: (_u, splits) => (this.model!.log ? formatLogTicks : formatTicks)(splits, this.model!.unit),
+      values: (_u, splits) => this.yLabels(splits),
     };
+  }
+
+  private yLabels(splits: number[]): string[] {
+    const { log, unit, factor } = this.model!;
+    return (log ? formatLogTicks : formatTicks)(
+      splits.map((v) => v * factor),
+      unit,
+    );
   }
 
   private yWidth(u: uPlot, values: string[] | null): number {
@@ -256,138 +234,6 @@ export class Plot {
       grid: { stroke: () => this.model!.ink.grid, width: 1 },
       ticks: { show: false },
     };
-  }
-
-  private drawBehind(u: uPlot, ratio: number): void {
-    const { shape, ink, envelope, looks, log } = this.model!;
-    const { ctx, bbox } = u;
-    ctx.save();
-    ctx.beginPath();
-    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
-    ctx.clip();
-    for (const hole of shape.holes) this.drawHole(u, hole, ratio);
-    if (envelope) {
-      shape.lines.forEach((line, at) => {
-        ctx.fillStyle = alpha(looks[at].stroke, 0.18 * looks[at].alpha);
-        band(u, shape.x, line, log);
-      });
-    }
-    ctx.restore();
-    ctx.fillStyle = ink.text3;
-  }
-
-  private drawHole(u: uPlot, hole: Range, ratio: number): void {
-    const { ink, axis } = this.model!;
-    const { ctx, bbox } = u;
-    const left = Math.max(bbox.left, u.valToPos(hole.from, 'x', true));
-    const right = Math.min(bbox.left + bbox.width, u.valToPos(hole.to, 'x', true));
-    if (right - left < 2 * ratio) return;
-    hatch(ctx, { x: left, y: bbox.top, w: right - left, h: bbox.height }, ink.line2, ratio);
-    if (right - left < 60 * ratio) return;
-    const length = hole.to - hole.from;
-    const text =
-      axis === 'step'
-        ? `no data for ${formatTicks([length])[0]} steps`
-        : `no data ${formatSpan(axis === 'time' ? length / 1000 : length)}`;
-    label(ctx, ink, text, (left + right) / 2, bbox.top + bbox.height / 2, right - left, ratio);
-  }
-
-  private drawAbove(u: uPlot, ratio: number): void {
-    const model = this.model!;
-    const { ctx } = u;
-    ctx.save();
-    this.drawMarks(u, ratio);
-    if (model.shape.lost && model.named) this.drawLost(u, ratio);
-    if (model.stale) this.drawStale(u, model.stale, ratio);
-    ctx.restore();
-  }
-
-  private drawMarks(u: uPlot, ratio: number): void {
-    const { shape, ink, range } = this.model!;
-    const { ctx, bbox } = u;
-    const groups: { at: number; x: number; kind: string; count: number }[] = [];
-    for (const mark of shape.marks) {
-      if (mark.x < range.from || mark.x > range.to) continue;
-      const at = u.valToPos(mark.x, 'x', true);
-      const near = groups.find((g) => g.kind === mark.kind && at - g.x < 44 * ratio);
-      if (near) near.count += mark.count;
-      else groups.push({ at, x: at, kind: mark.kind, count: mark.count });
-    }
-    for (const { at, kind, count } of groups) {
-      const low = kind === '-Inf';
-      const edge = low ? bbox.top + bbox.height : bbox.top;
-      const way = low ? -1 : 1;
-      ctx.strokeStyle = ink.crit;
-      ctx.fillStyle = ink.crit;
-      ctx.lineWidth = ratio;
-      ctx.setLineDash([2 * ratio, 2 * ratio]);
-      ctx.beginPath();
-      ctx.moveTo(at, bbox.top);
-      ctx.lineTo(at, bbox.top + bbox.height);
-      ctx.stroke();
-      ctx.beginPath();
-      ctx.moveTo(at - 4 * ratio, edge);
-      ctx.lineTo(at + 4 * ratio, edge);
-      ctx.lineTo(at, edge + way * 6 * ratio);
-      ctx.fill();
-      const text = count > 1 ? `${kind} ×${count}` : kind;
-      ctx.font = scaled(ink.fontStrong, ratio);
-      const right = at + 8 * ratio + ctx.measureText(text).width < bbox.left + bbox.width;
-      ctx.textAlign = right ? 'left' : 'right';
-      ctx.textBaseline = 'middle';
-      halo(ctx, ink, text, at + (right ? 7 : -7) * ratio, edge + way * 7 * ratio, ratio, ink.crit);
-    }
-  }
-
-  private drawLost(u: uPlot, ratio: number): void {
-    const { shape, ink, range } = this.model!;
-    const lost = shape.lost!;
-    const ghost = shape.lines.find((l) => l.ghost && l.attempt === lost.attempt)!;
-    const at = sampleAt(shape.x, { ...ghost, spacing: Infinity }, lost.x);
-    if (at < 0 || shape.x[at] < range.from || shape.x[at] > range.to) return;
-    const [x, y] = [u.valToPos(shape.x[at], 'x', true), u.valToPos(ghost.raw[at], 'y', true)];
-    const { ctx, bbox } = u;
-    const text = `attempt ${lost.attempt}, ${formatTicks([Math.round(lost.steps)])[0]} steps not kept`;
-    const up = y - 22 * ratio > bbox.top;
-    const end = up ? y - 14 * ratio : y + 14 * ratio;
-    ctx.strokeStyle = ink.peer;
-    ctx.lineWidth = ratio;
-    ctx.setLineDash([]);
-    ctx.beginPath();
-    ctx.moveTo(x, y + (up ? -3 : 3) * ratio);
-    ctx.lineTo(x, end);
-    ctx.stroke();
-    ctx.font = scaled(ink.font, ratio);
-    const half = ctx.measureText(text).width / 2;
-    const middle = Math.min(Math.max(x, bbox.left + half + 4), bbox.left + bbox.width - half - 4);
-    ctx.textAlign = 'center';
-    ctx.textBaseline = up ? 'bottom' : 'top';
-    halo(ctx, ink, text, middle, end, ratio, ink.text2);
-  }
-
-  private drawStale(u: uPlot, text: string, ratio: number): void {
-    const { shape, ink, looks } = this.model!;
-    const { ctx, bbox } = u;
-    shape.lines.forEach((line, index) => {
-      if (line.ghost) return;
-      const at = line.y.findLastIndex(Number.isFinite);
-      if (at < 0 || line.attempt !== shape.lines[shape.lines.length - 1].attempt) return;
-      const [x, y] = [u.valToPos(shape.x[at], 'x', true), u.valToPos(line.y[at], 'y', true)];
-      if (x > bbox.left + bbox.width + 1) return;
-      ctx.beginPath();
-      ctx.arc(x, y, 3 * ratio, 0, 7);
-      ctx.fillStyle = ink.panel;
-      ctx.fill();
-      ctx.setLineDash([]);
-      ctx.lineWidth = 1.4 * ratio;
-      ctx.strokeStyle = looks[index].stroke;
-      ctx.stroke();
-      if (index !== shape.lines.length - 1) return;
-      ctx.font = scaled(ink.font, ratio);
-      ctx.textAlign = 'right';
-      ctx.textBaseline = 'bottom';
-      halo(ctx, ink, text, x, y - 6 * ratio, ratio, ink.text3);
-    });
   }
 
   private selected(u: uPlot): void {
@@ -433,76 +279,6 @@ export class Plot {
 const smoothed = (model: PlotModel) => model.shape.lines.some((l) => l.y !== l.raw);
 
 function drawn(values: Float64Array, log: boolean): Drawn {
-  return Array.from(values, (v) => (Number.isFinite(v) && (!log || v > 0) ? v : undefined));
-}
-
-/** A colour of the tokens with an opacity. */
-export function alpha(colour: string, opacity: number): string {
-  if (opacity >= 1) return colour;
-  return (
-    colour +
-    Math.round(Math.max(0, opacity) * 255)
-      .toString(16)
-      .padStart(2, '0')
-  );
-}
-
-const scaled = (font: string, ratio: number) =>
-  font.replace(/(\d+)px/, (_, size: string) => `${Number(size) * ratio}px`);
-
-function halo(
-  ctx: CanvasRenderingContext2D,
-  ink: Ink,
-  text: string,
-  x: number,
-  y: number,
-  ratio: number,
-  colour: string,
-): void {
-  ctx.setLineDash([]);
-  ctx.lineJoin = 'round';
-  ctx.lineWidth = 3 * ratio;
-  ctx.strokeStyle = ink.panel;
-  ctx.strokeText(text, x, y);
-  ctx.fillStyle = colour;
-  ctx.fillText(text, x, y);
-}
-
-function label(
-  ctx: CanvasRenderingContext2D,
-  ink: Ink,
-  text: string,
-  x: number,
-  y: number,
-  room: number,
-  ratio: number,
-): void {
-  ctx.font = scaled(ink.font, ratio);
-  ctx.textAlign = 'center';
-  ctx.textBaseline = 'middle';
-  if (ctx.measureText(text).width + 8 * ratio <= room) halo(ctx, ink, text, x, y, ratio, ink.text2);
-}
-
-/** Fills the min-max band of one line, in the pieces between its breaks. */
-function band(u: uPlot, x: Float64Array, line: Line, log: boolean): void {
-  const { ctx } = u;
-  const ends = new Set(line.breaks.map((b) => b.to));
-  let piece: number[] = [];
-  const fill = () => {
-    if (piece.some((at) => line.max[at] > line.min[at])) {
-      ctx.beginPath();
-      for (const at of piece) ctx.lineTo(u.valToPos(x[at], 'x', true), u.valToPos(line.max[at], 'y', true));
-      for (const at of piece.toReversed())
-        ctx.lineTo(u.valToPos(x[at], 'x', true), u.valToPos(line.min[at], 'y', true));
-      ctx.fill();
-    }
-    piece = [];
-  };
-  for (let at = 0; at < x.length; at++) {
-    if (!Number.isFinite(line.min[at]) || !Number.isFinite(line.max[at]) || (log && line.min[at] <= 0))
-      continue;
-    if (ends.has(x[at])) fill();
-    piece.push(at);
-  }
-  fill();
+  // Nothing there is skipped over, what a log axis can't show breaks the line.
+  return Array.from(values, (v) => (Number.isFinite(v) ? (log && v <= 0 ? null : v) : undefined));
 }

@@ -234,6 +234,22 @@ function lostSteps(x: Float64Array, lines: Line[]): Shape['lost'] {
   return { x: (x[first] + x[last]) / 2, steps: x[last] - x[first] + 1, attempt: newest.attempt };
 }
 
+/** Divides all values; for those whose distance is no number any more. */
+export function divided(shape: Shape, by: number): Shape {
+  const part = (values: Float64Array) => values.map((v) => v / by);
+  const lines = shape.lines.map((line) => {
+    const raw = part(line.raw);
+    return {
+      ...line,
+      raw,
+      y: line.y === line.raw ? raw : part(line.y),
+      min: part(line.min),
+      max: part(line.max),
+    };
+  });
+  return { ...shape, lines };
+}
+
 /** Index of the sample nearest to `at`, or -1 where the line has none: never an interpolated one. */
 export function sampleAt(
   x: ArrayLike<number>,

@@ -97,9 +97,10 @@ export function logTicks(low: number, high: number, most: number): number[] {
   return powers.length >= 2 ? powers : valueTicks(low, high, most);
 }
 
-/** Labels of a logarithmic axis; each has as many digits as it needs. */
+/** Labels of a logarithmic axis; each has as many digits as it needs, unless all are alike. */
 export function formatLogTicks(values: number[], unit: string): string[] {
-  return values.map((v) => formatTicks([v], unit)[0]);
+  const close = values.length > 1 && values[values.length - 1] < values[0] * 10;
+  return close ? formatTicks(values, unit) : values.map((v) => formatTicks([v], unit)[0]);
 }
 
 /** Ticks of an x axis and their labels. */

@@ -1,34 +1,29 @@
 /** A chart: head with readouts, plot, legend, menu and its states. */
-import { effect, type ReadonlySignal, useComputed, useSignal } from '@preact/signals';
-import { useEffect, useMemo, useRef } from 'preact/hooks';
+import { type ReadonlySignal, useSignal } from '@preact/signals';
+import { useMemo, useRef } from 'preact/hooks';
 import { type Board, SERIES_MAX } from '../charts/board';
-import { valueRange, zeroBelongs } from '../charts/extent';
+import { stepCursor, zoomAt } from '../charts/gestures';
 import { saveImage } from '../charts/image';
-import { readInk } from '../charts/ink';
-import { type Entry, entriesOf, entryText, readAt } from '../charts/legend';
-import { type Look, Plot } from '../charts/plot';
-import { confine, shift, zoomAround } from '../charts/range';
+import { entriesOf } from '../charts/legend';
+import { ink } from '../charts/model';
 import type { ChartInfo } from '../charts/sections';
 import type { Shape } from '../charts/shape';
 import { summary } from '../charts/summary';
 import * as view from '../charts/view';
-import { now, zone } from '../lib/clock';
-import { slotDash, slotProperty } from '../lib/colour';
+import { zone } from '../lib/clock';
 import { copy, saveCsv } from '../lib/download';
 import type { Axis } from '../lib/points';
-import { labelText } from '../lib/text';
-import { themePainted } from '../lib/theme';
-import { formatSpan } from '../lib/time';
+import { LegendList, Readout } from './chart_legend';
 import { Failure } from './failure';
 import { MoreIcon } from './icons';
 import { Menu, type MenuItem } from './menu';
 import { Name } from './name';
 import { Trust } from './trust';
+import { usePlot } from './use_plot';
 
 /** Entries in the head; more go below the plot. */
 const HEAD_ENTRIES = 3;
 const LEGEND_HEIGHT = 40;
-const STALE_INTERVALS = 10;
 
 /** What keys do to the chart that is pointed at. */
 export interface CardActions {
@@ -62,9 +57,6 @@ export function ChartCard(props: CardProps) {
   const state = board.state(chart.name);
   const root = useRef<HTMLElement>(null);
   const body = useRef<HTMLDivElement>(null);
-  const plot = useRef<Plot | null>(null);
-  const seen = useSignal(false);
-  const size = useSignal<[number, number]>([0, 0]);
   const hover = useSignal<string | null>(null);
   const hidden = useSignal<ReadonlySet<string>>(new Set());
   const axis = board.axisOf(chart);
@@ -72,89 +64,8 @@ export function ChartCard(props: CardProps) {
   const shape = state.loaded.value?.axis === axis ? state.loaded.value.shape : null;
   const entries = useMemo(() => (shape ? entriesOf(shape) : []), [shape]);
   const below = entries.length > HEAD_ENTRIES;
-  const stale = useStale(board, chart);
 
-  useEffect(() => {
-    const box = body.current!;
-    const watch = new IntersectionObserver(
-      (changes) => {
-        const here = changes[changes.length - 1].isIntersecting;
-        seen.value = here;
-        board.see(chart.name, here, box.clientWidth);
-      },
-      { rootMargin: '160px' },
-    );
-    const resize = new ResizeObserver(() => {
-      size.value = [box.clientWidth, box.clientHeight];
-      board.state(chart.name).width = box.clientWidth;
-    });
-    watch.observe(root.current!);
-    resize.observe(box);
-    return () => {
-      watch.disconnect();
-      resize.disconnect();
-      board.see(chart.name, false, box.clientWidth);
-      plot.current?.destroy();
-      plot.current = null;
-    };
-  }, [board, chart.name]);
-
-  useEffect(() => {
-    const events = plotEvents(board, () => board.axisOf(chart), root);
-    const stop = effect(() => {
-      void themePainted.value;
-      const loaded = state.loaded.value;
-      const [width, height] = size.value;
-      const ax = board.axisOf(chart);
-      if (!seen.value || !loaded || loaded.axis !== ax || width < 40 || height < 40) {
-        if (!seen.value) {
-          plot.current?.destroy();
-          plot.current = null;
-        }
-        return;
-      }
-      const log = view.isLog(chart.name);
-      const drawn = onlyShown(loaded.shape, hidden.value);
-      const range = board.rangeOf(ax);
-      const choice = {
-        envelope: view.envelope.value && !view.smooth.value,
-        clip: view.clip.value,
-        log,
-        zero: zeroBelongs(chart.name, chart.unit, chart.kind),
-      };
-      const y = valueRange(
-        drawn.x,
-        drawn.lines.map((l) => ({ y: l.raw, min: l.min, max: l.max })),
-        range.from,
-        range.to,
-        choice,
-      );
-      const ink = readInk();
-      plot.current ??= new Plot(body.current!, events);
-      plot.current.render({
-        shape: drawn,
-        looks: drawn.lines.map((line) => look(board, ink, JSON.stringify(line.labels), line, hover.value)),
-        range,
-        y: y ?? (log ? [1, 10] : [0, 1]),
-        log,
-        envelope: view.envelope.value,
-        axis: ax,
-        zone: zone.value,
-        unit: chart.unit,
-        ink,
-        width,
-        height,
-        stale: stale.value,
-        named: props.wide || props.full.value === chart.name,
-      });
-      plot.current.follow(board.cursor[ax].peek());
-    });
-    const follow = effect(() => plot.current?.follow(board.cursor[board.axisOf(chart)].value));
-    return () => {
-      stop();
-      follow();
-    };
-  }, [board, chart, state, props.wide]);
+  const canvas = usePlot(board, chart, root, body, { hidden, hover, named: props.wide || full });
 
   const actions: CardActions = {
     full: () => props.setFull(full ? null : chart.name),
@@ -176,11 +87,11 @@ export function ChartCard(props: CardProps) {
     {
       text: 'Export PNG',
       run: () => {
-        const canvas = plot.current?.canvas;
-        if (canvas)
+        const picture = canvas();
+        if (picture)
           saveImage(
-            canvas,
-            readInk(),
+            picture,
+            ink.peek(),
             chart.name,
             promql(chart, board.runId),
             board.detail.peek()?.run ?? board.runId,
@@ -206,17 +117,7 @@ export function ChartCard(props: CardProps) {
         </h3>
         {chart.unit && <span class="unit">{chart.unit}</span>}
         <Trust help={chart.help} caveat={chart.caveat} />
-        {view.isLog(chart.name) && <span class="badge">log</span>}
-        {axis === 'time' && view.pageAxis.value === 'step' && (
-          <span class="badge" title="These points have no steps: they are drawn over wall time">
-            ⇄ time
-          </span>
-        )}
-        {shape && shape.total > entries.length && (
-          <span class="badge">
-            {Math.min(entries.length, SERIES_MAX)} of {shape.total} shown
-          </span>
-        )}
+        <Badges chart={chart} axis={axis} shape={shape} drawn={entries.length} />
         <span class="readouts">
           {shape &&
             !below &&
@@ -270,97 +171,6 @@ export function ChartCard(props: CardProps) {
   );
 }
 
-function look(
-  board: Board,
-  ink: ReturnType<typeof readInk>,
-  id: string,
-  line: { labels: Record<string, string>; ghost: boolean },
-  hover: string | null,
-): Look {
-  const slot = board.slot(line.labels);
-  const back = hover !== null && hover !== id;
-  return {
-    slot,
-    stroke: ink.series(slot),
-    dash: line.ghost ? [2, 2] : slotDash(slot),
-    alpha: (line.ghost ? 0.6 : 1) * (back ? 0.3 : 1),
-  };
-}
-
-function onlyShown(shape: Shape, hidden: ReadonlySet<string>): Shape {
-  if (hidden.size === 0) return shape;
-  return { ...shape, lines: shape.lines.filter((l) => !hidden.has(JSON.stringify(l.labels))) };
-}
-
-/** `4 min old` when the run lives but this series has stopped coming. */
-function useStale(board: Board, chart: ChartInfo): ReadonlySignal<string | null> {
-  return useComputed(() => {
-    const state = board.detail.value?.state;
-    if (state !== 'running' && state !== 'stale') return null;
-    const row = chart.series[0];
-    const last = Math.max(...chart.series.map((s) => s.last_time_ms ?? 0));
-    const every = row.points > 1 ? (last - (row.first_time_ms ?? last)) / (row.points - 1) : 0;
-    const age = now.value - last;
-    return age > Math.max(60_000, STALE_INTERVALS * every)
-      ? `${formatSpan(Math.floor(age / 60_000) * 60)} old`
-      : null;
-  });
-}
-
-function plotEvents(board: Board, axis: () => Axis, root: { current: HTMLElement | null }) {
-  const set = (next: { from: number; to: number }, goesOn: boolean) => {
-    const full = board.full[axis()].peek();
-    const kept = full ? confine(next, full) : next;
-    view.setZoom(axis(), kept, goesOn);
-  };
-  let wheeling: ReturnType<typeof setTimeout> | undefined;
-  let panning = false;
-  return {
-    zoom: (range: { from: number; to: number }) => set(range, false),
-    reset: () => view.resetZoom(),
-    cursor: (x: number | null) => {
-      if (!board.pinned.peek()) board.cursor[axis()].value = x;
-    },
-    wheel: (event: WheelEvent, at: number) => {
-      // A bare wheel scrolls the page unless the card has the focus.
-      const focused = root.current?.contains(document.activeElement);
-      if (!event.ctrlKey && !event.metaKey && !focused) return;
-      event.preventDefault();
-      const factor = Math.exp(Math.sign(event.deltaY) * Math.min(0.5, Math.abs(event.deltaY) / 300));
-      set(zoomAround(board.rangeOf(axis()), at, factor), wheeling !== undefined);
-      clearTimeout(wheeling);
-      wheeling = setTimeout(() => {
-        wheeling = undefined;
-      }, 500);
-    },
-    pan: (share: number, ended: boolean) => {
-      if (!ended && share !== 0) {
-        set(shift(board.rangeOf(axis()), share), panning);
-        panning = true;
-      }
-      if (ended) panning = false;
-    },
-  };
-}
-
-/** Zooms around the cursor, or around the middle. */
-function zoomAt(board: Board, axis: Axis, factor: number): void {
-  const range = board.rangeOf(axis);
-  const next = zoomAround(range, board.cursor[axis].peek() ?? (range.from + range.to) / 2, factor);
-  const full = board.full[axis].peek();
-  view.setZoom(axis, full ? confine(next, full) : next);
-}
-
-/** Moves the cursor by buckets of this chart. */
-function stepCursor(board: Board, axis: Axis, shape: Shape | null, by: number): void {
-  if (!shape || shape.x.length === 0) return;
-  const { from, to } = board.rangeOf(axis);
-  const inside = Array.from(shape.x).filter((x) => x >= from && x <= to);
-  const now = board.cursor[axis].peek();
-  const at = now === null ? (by > 0 ? -1 : inside.length) : inside.findLastIndex((x) => x <= now + 1e-9);
-  board.cursor[axis].value = inside[Math.min(inside.length - 1, Math.max(0, at + by))] ?? null;
-}
-
 function promql(chart: ChartInfo, runId: string): string {
   return `${chart.promql}{run_id="${runId}"}`;
 }
@@ -370,98 +180,36 @@ function python(chart: ChartInfo, runId: string): string {
   return `import pandas as pd\n\npoints = pd.read_csv("${window.location.origin}/api/tg/v1/runs/${runId}/export?${query}")\n`;
 }
 
-function Swatch({ board, entry }: { board: Board; entry: Entry }) {
-  const slot = board.slot(entry.labels);
-  return (
-    <svg class="swatch" width="18" height="8" aria-hidden="true">
-      <path
-        d="M0 4h18"
-        style={{ stroke: `var(${slotProperty(slot)})` }}
-        stroke-dasharray={slotDash(slot).join(' ')}
-      />
-    </svg>
-  );
-}
-
-interface ReadoutProps {
-  board: Board;
+function Badges({
+  chart,
+  axis,
+  shape,
+  drawn,
+}: {
+  chart: ChartInfo;
   axis: Axis;
-  shape: Shape;
-  entry: Entry;
-  unit: string;
-  alone: boolean;
-  hover: (on: boolean) => void;
-}
-
-function Readout({ board, axis, shape, entry, unit, alone, hover }: ReadoutProps) {
-  const reading = readAt(shape, entry, board.cursor[axis].value, unit);
-  const text = entryText(entry);
-  const attempt = shape.attempts.length > 1 && reading ? `attempt ${reading.attempt}` : '';
+  shape: Shape | null;
+  drawn: number;
+}) {
+  const log = view.isLog(chart.name);
+  const cut = log && shape?.lines.some((l) => l.min.some((v) => v <= 0));
   return (
-    <span
-      class="readout"
-      title={[labelText(entry.labels), reading?.spread && `min–max ${reading.spread}`]
-        .filter(Boolean)
-        .join(' · ')}
-      onPointerEnter={() => hover(true)}
-      onPointerLeave={() => hover(false)}
-    >
-      <Swatch board={board} entry={entry} />
-      {(text || attempt) && <span class="what">{[text, attempt].filter(Boolean).join(' · ')}</span>}
-      <b class={reading && !Number.isFinite(reading.value) ? 'crit' : ''}>
-        {reading ? reading.text : 'absent'}
-      </b>
-      {alone && reading?.spread && (
-        <span class="spread">
-          min–max <b>{reading.spread}</b>
+    <>
+      {log && (
+        <span class="badge" title={cut ? 'Values of 0 and below have no place on this axis' : undefined}>
+          {cut ? 'log, ≤ 0 left out' : 'log'}
         </span>
       )}
-    </span>
-  );
-}
-
-interface LegendProps {
-  board: Board;
-  axis: Axis;
-  shape: Shape;
-  entries: Entry[];
-  unit: string;
-  hidden: ReadonlySet<string>;
-  setHidden: (hidden: ReadonlySet<string>) => void;
-  hover: (id: string | null) => void;
-}
-
-/** Sorted by the value at the cursor; click for one alone, `Ctrl` and click to switch one. */
-function LegendList({ board, axis, shape, entries, unit, hidden, setHidden, hover }: LegendProps) {
-  const cursor = board.cursor[axis].value;
-  const read = entries
-    .map((entry) => ({ entry, reading: readAt(shape, entry, cursor, unit) }))
-    .sort((a, b) => (b.reading?.value ?? -Infinity) - (a.reading?.value ?? -Infinity));
-  const click = (event: MouseEvent, id: string) => {
-    const others = entries.map((e) => e.id).filter((other) => other !== id);
-    if (event.ctrlKey || event.metaKey) {
-      const next = new Set(hidden);
-      if (!next.delete(id)) next.add(id);
-      setHidden(next);
-    } else setHidden(others.every((o) => hidden.has(o)) && !hidden.has(id) ? new Set() : new Set(others));
-  };
-  return (
-    <div class="legend" role="group" aria-label="Series" onPointerLeave={() => hover(null)}>
-      {read.map(({ entry, reading }) => (
-        <button
-          type="button"
-          key={entry.id}
-          tabIndex={-1}
-          aria-pressed={!hidden.has(entry.id)}
-          title={labelText(entry.labels)}
-          onPointerEnter={() => hover(hidden.has(entry.id) ? null : entry.id)}
-          onClick={(e) => click(e, entry.id)}
-        >
-          <Swatch board={board} entry={entry} />
-          <span class="what">{entryText(entry) || 'all'}</span>
-          <b>{reading?.text ?? 'absent'}</b>
-        </button>
-      ))}
-    </div>
+      {axis === 'time' && view.pageAxis.value === 'step' && (
+        <span class="badge" title="These points have no steps: they are drawn over wall time">
+          ⇄ time
+        </span>
+      )}
+      {shape && shape.total > drawn && (
+        <span class="badge">
+          {Math.min(drawn, SERIES_MAX)} of {shape.total} shown
+        </span>
+      )}
+    </>
   );
 }

@@ -7,9 +7,12 @@ import * as view from '../charts/view';
 import { zone } from '../lib/clock';
 import { formatCount } from '../lib/number';
 import type { Axis } from '../lib/points';
+import { shown } from '../lib/text';
 import { formatFull, formatSpan } from '../lib/time';
 
-const MERGED_SHARE = 0.03;
+const MERGED_SHARE = 0.09;
+/** More marks than this are drawn without words. */
+const WORDED = 6;
 
 interface LaneMark {
   x: number;
@@ -107,20 +110,23 @@ export function EventLane({ board }: { board: Board }) {
             key={m.x}
             class={share(m.x) > 80 ? 'event left' : 'event'}
             style={{ left: `${share(m.x)}%` }}
-            title={`${m.kinds.join(', ')} in ${m.names.join(', ')} at ${placeText(axis, m.x, zone.value)}`}
+            title={`${formatCount(m.count)} × ${m.kinds.join(', ')} in ${m.names.join(', ')} at ${placeText(axis, m.x, zone.value)}`}
           >
             <svg width="10" height="10" viewBox="0 0 10 10" aria-hidden="true">
               <path d="M5 0 10 5 5 10 0 5z" />
             </svg>
-            {m.count > 1
-              ? `${formatCount(m.count)} ${m.kinds.length === 1 ? m.kinds[0] : 'not finite'}`
-              : `${m.kinds[0]}, ${m.names[0].slice(0, 24)}`}
+            {marks.length <= WORDED && markText(m)}
           </span>
         ))}
         <Flag board={board} axis={axis} share={share} />
       </div>
     </section>
   );
+}
+
+function markText(mark: LaneMark): string {
+  if (mark.count === 1) return `${mark.kinds[0]}, ${shown(mark.names[0], 24)}`;
+  return `${formatCount(mark.count)} ${mark.kinds.length === 1 ? mark.kinds[0] : 'not finite'}`;
 }
 
 function Flag({ board, axis, share }: { board: Board; axis: Axis; share: (x: number) => number }) {

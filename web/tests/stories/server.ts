@@ -2,6 +2,7 @@
 import { createReadStream, existsSync, statSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { extname, join } from 'node:path';
+import { oddRun, wideRun } from './odd';
 import { encodePoints, type Written } from './tgp1';
 import { NOW, type StoryMetric, type StoryRun, storyRuns } from './world';
 
@@ -62,7 +63,8 @@ function points(runs: StoryRun[], body: Body): Buffer {
   const found = body.queries.flatMap((query, at) => {
     const run = runs.find((r) => r.run_id === query.run_id);
     const metrics = run?.metrics.filter((m) => m.display === query.metric) ?? [];
-    return run ? metrics.map((metric) => ({ at, run, metric, total: metrics.length })) : [];
+    const sent = metrics.slice(0, query.limit ?? 50);
+    return run ? sent.map((metric) => ({ at, run, metric, total: metrics.length })) : [];
   });
   const low = body.from ?? Math.min(...found.map((f) => place(f.run, body.axis, 0)), Infinity);
   const high = body.to ?? Math.max(...found.map((f) => place(f.run, body.axis, f.run.steps)), -Infinity);
@@ -247,7 +249,7 @@ async function api(
 
 /** Starts it on a free port. */
 export function startStories(count: number, port = 0): Promise<{ url: string; server: Server }> {
-  const runs = storyRuns(count);
+  const runs = [...storyRuns(count), oddRun(), wideRun()];
   const dist = join(import.meta.dirname, '../../dist');
   const server = createServer((request, answer) => {
     const url = new URL(request.url ?? '/', 'http://stories');

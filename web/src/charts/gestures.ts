@@ -1,0 +1,66 @@
+/** Zooming, panning and moving the cursor of all charts on an axis. */
+import type { Axis } from '../lib/points';
+import type { Board } from './board';
+import type { PlotEvents } from './plot';
+import { confine, shift, zoomAround } from './range';
+import type { Shape } from './shape';
+import * as view from './view';
+
+/** What brush, wheel and drag do; a bare wheel zooms only when the card has the focus. */
+export function plotEvents(
+  board: Board,
+  axis: () => Axis,
+  root: { current: HTMLElement | null },
+): PlotEvents {
+  const set = (next: { from: number; to: number }, goesOn: boolean) => {
+    const full = board.full[axis()].peek();
+    const kept = full ? confine(next, full) : next;
+    view.setZoom(axis(), kept, goesOn);
+  };
+  let wheeling: ReturnType<typeof setTimeout> | undefined;
+  let panning = false;
+  return {
+    zoom: (range: { from: number; to: number }) => set(range, false),
+    reset: () => view.resetZoom(),
+    cursor: (x: number | null) => {
+      if (!board.pinned.peek()) board.cursor[axis()].value = x;
+    },
+    wheel: (event: WheelEvent, at: number) => {
+      // A bare wheel scrolls the page unless the card has the focus.
+      const focused = root.current?.contains(document.activeElement);
+      if (!event.ctrlKey && !event.metaKey && !focused) return;
+      event.preventDefault();
+      const factor = Math.exp(Math.sign(event.deltaY) * Math.min(0.5, Math.abs(event.deltaY) / 300));
+      set(zoomAround(board.rangeOf(axis()), at, factor), wheeling !== undefined);
+      clearTimeout(wheeling);
+      wheeling = setTimeout(() => {
+        wheeling = undefined;
+      }, 500);
+    },
+    pan: (share: number, ended: boolean) => {
+      if (!ended && share !== 0) {
+        set(shift(board.rangeOf(axis()), share), panning);
+        panning = true;
+      }
+      if (ended) panning = false;
+    },
+  };
+}
+
+/** Zooms around the cursor, or around the middle. */
+export function zoomAt(board: Board, axis: Axis, factor: number): void {
+  const range = board.rangeOf(axis);
+  const next = zoomAround(range, board.cursor[axis].peek() ?? (range.from + range.to) / 2, factor);
+  const full = board.full[axis].peek();
+  view.setZoom(axis, full ? confine(next, full) : next);
+}
+
+/** Moves the cursor by buckets of this chart. */
+export function stepCursor(board: Board, axis: Axis, shape: Shape | null, by: number): void {
+  if (!shape || shape.x.length === 0) return;
+  const { from, to } = board.rangeOf(axis);
+  const inside = Array.from(shape.x).filter((x) => x >= from && x <= to);
+  const now = board.cursor[axis].peek();
+  const at = now === null ? (by > 0 ? -1 : inside.length) : inside.findLastIndex((x) => x <= now + 1e-9);
+  board.cursor[axis].value = inside[Math.min(inside.length - 1, Math.max(0, at + by))] ?? null;
+}

@@ -1,0 +1,104 @@
+/** Values at the cursor: in the head for a few series, in a list below the plot for many. */
+import type { Board } from '../charts/board';
+import { type Entry, entryText, readAt } from '../charts/legend';
+import type { Shape } from '../charts/shape';
+import { slotDash, slotProperty } from '../lib/colour';
+import type { Axis } from '../lib/points';
+import { labelText } from '../lib/text';
+
+function Swatch({ board, entry }: { board: Board; entry: Entry }) {
+  const slot = board.slot(entry.labels);
+  return (
+    <svg class="swatch" width="18" height="8" aria-hidden="true">
+      <path
+        d="M0 4h18"
+        style={{ stroke: `var(${slotProperty(slot)})` }}
+        stroke-dasharray={slotDash(slot).join(' ')}
+      />
+    </svg>
+  );
+}
+
+interface ReadoutProps {
+  board: Board;
+  axis: Axis;
+  shape: Shape;
+  entry: Entry;
+  unit: string;
+  alone: boolean;
+  hover: (on: boolean) => void;
+}
+
+/** The value of one series at the cursor, in the head. */
+export function Readout({ board, axis, shape, entry, unit, alone, hover }: ReadoutProps) {
+  const reading = readAt(shape, entry, board.cursor[axis].value, unit);
+  const text = entryText(entry);
+  const attempt = shape.attempts.length > 1 && reading ? `attempt ${reading.attempt}` : '';
+  return (
+    <span
+      class="readout"
+      title={[labelText(entry.labels), reading?.spread && `min–max ${reading.spread}`]
+        .filter(Boolean)
+        .join(' · ')}
+      onPointerEnter={() => hover(true)}
+      onPointerLeave={() => hover(false)}
+    >
+      <Swatch board={board} entry={entry} />
+      {(text || attempt) && <span class="what">{[text, attempt].filter(Boolean).join(' · ')}</span>}
+      <b class={reading && !Number.isFinite(reading.value) ? 'crit' : ''}>
+        {reading ? reading.text : 'absent'}
+      </b>
+      {alone && reading?.spread && (
+        <span class="spread">
+          min–max <b>{reading.spread}</b>
+        </span>
+      )}
+    </span>
+  );
+}
+
+interface LegendProps {
+  board: Board;
+  axis: Axis;
+  shape: Shape;
+  entries: Entry[];
+  unit: string;
+  hidden: ReadonlySet<string>;
+  setHidden: (hidden: ReadonlySet<string>) => void;
+  hover: (id: string | null) => void;
+}
+
+/** Sorted by the value at the cursor; click for one alone, `Ctrl` and click to switch one. */
+export function LegendList({ board, axis, shape, entries, unit, hidden, setHidden, hover }: LegendProps) {
+  const cursor = board.cursor[axis].value;
+  const read = entries
+    .map((entry) => ({ entry, reading: readAt(shape, entry, cursor, unit) }))
+    .sort((a, b) => (b.reading?.value ?? -Infinity) - (a.reading?.value ?? -Infinity));
+  const click = (event: MouseEvent, id: string) => {
+    const others = entries.map((e) => e.id).filter((other) => other !== id);
+    if (event.ctrlKey || event.metaKey) {
+      const next = new Set(hidden);
+      if (!next.delete(id)) next.add(id);
+      setHidden(next);
+    } else setHidden(others.every((o) => hidden.has(o)) && !hidden.has(id) ? new Set() : new Set(others));
+  };
+  return (
+    <div class="legend" role="group" aria-label="Series" onPointerLeave={() => hover(null)}>
+      {read.map(({ entry, reading }) => (
+        <button
+          type="button"
+          key={entry.id}
+          tabIndex={-1}
+          aria-pressed={!hidden.has(entry.id)}
+          title={labelText(entry.labels)}
+          onPointerEnter={() => hover(hidden.has(entry.id) ? null : entry.id)}
+          onClick={(e) => click(e, entry.id)}
+        >
+          <Swatch board={board} entry={entry} />
+          <span class="what">{entryText(entry) || 'all'}</span>
+          <b>{reading?.text ?? 'absent'}</b>
+        </button>
+      ))}
+    </div>
+  );
+}
