@@ -149,7 +149,7 @@ impl Inner {
             for listed in old.iter().flat_map(|segment| segment.listed()) {
                 if let Some(series) = state.series.get_mut(&listed.series) {
                     let points = &mut series.totals.points;
-                    *points = points.saturating_sub(u64::from(listed.summary.count));
+                    *points = points.saturating_sub(u64::from(listed.points));
                 }
             }
             forget(state, &old);

@@ -56,7 +56,7 @@ impl Sources {
     pub(crate) fn of(state: &State, series: SeriesId, from_ns: i64, to_ns: i64) -> Self {
         let Some(known) = state.series.get(&series) else { return Self::default() };
         let holds = |segment: &&Arc<Segment>| {
-            segment.find(series).is_some_and(|listed| listed.summary.overlaps(from_ns, to_ns))
+            segment.find(series).is_some_and(|listed| listed.overlaps(from_ns, to_ns))
         };
         Self {
             memory: known.head.chunks(from_ns, to_ns).collect(),

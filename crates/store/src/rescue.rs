@@ -130,7 +130,8 @@ fn adopt_segment(
 ) -> Result<u64, String> {
     // A header that can't be read hides the class only; runs are what must not be dropped by age.
     let class = segment::class_in(path).map_err(|error| error.to_string())?.unwrap_or(Class::Run);
-    let segment = Segment::open(dir, id, class, &mut |_| {}).map_err(|error| error.to_string())?;
+    let opened = Segment::open(dir, id, class, &mut |_| {}).map_err(|error| error.to_string())?;
+    let segment = opened.segment;
     if known.segments.insert(id) {
         change.segments.push((id, Some(segment.manifest().encode())));
     }

@@ -112,14 +112,31 @@ pub(crate) struct Entry {
     len: u32,
 }
 
-/// One series in a segment's directory.
+/// One series in a segment's directory, as far as it stays in memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Listed {
     pub(crate) series: SeriesId,
-    /// Of all its chunks together.
-    pub(crate) summary: Summary,
-    offset: u64,
+    pub(crate) points: u32,
     len: u32,
+    offset: u64,
+    time_ns: (i64, i64),
+}
+
+impl Listed {
+    fn new(series: SeriesId, summary: &Summary, offset: u64, len: u32) -> Self {
+        Self { series, points: summary.count, len, offset, time_ns: summary.time_ns }
+    }
+
+    pub(crate) fn overlaps(&self, from_ns: i64, to_ns: i64) -> bool {
+        self.time_ns.0 <= to_ns && from_ns <= self.time_ns.1
+    }
+}
+
+/// A segment as it is opened, with the summaries of its series in the order of its directory.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) segment: Segment,
+    pub(crate) summaries: Vec<Summary>,
 }
 
 /// What a segment says of itself for the day on which the catalogue is lost.
@@ -226,6 +243,7 @@ pub(crate) struct SegmentWriter {
     at: u64,
     entries: Vec<u8>,
     listed: Vec<Listed>,
+    summaries: Vec<Summary>,
     current: Vec<Entry>,
     series: SeriesId,
     points: u64,
@@ -248,6 +266,7 @@ impl SegmentWriter {
             at: HEADER_BYTES,
             entries: Vec::new(),
             listed: Vec::new(),
+            summaries: Vec::new(),
             current: Vec::new(),
             series: 0,
             points: 0,
@@ -308,7 +327,8 @@ impl SegmentWriter {
         let crc = crc32fast::hash(&self.entries[start..]);
         self.entries.extend(crc.to_le_bytes());
         let len = (self.entries.len() - start) as u32;
-        self.listed.push(Listed { series: self.series, summary, offset: start as u64, len });
+        self.listed.push(Listed::new(self.series, &summary, start as u64, len));
+        self.summaries.push(summary);
         self.current.clear();
     }
 
@@ -325,11 +345,11 @@ impl SegmentWriter {
         let mut directory = Vec::new();
         put_u64(&mut directory, self.listed.len() as u64);
         let mut before = 0;
-        for listed in &self.listed {
+        for (listed, summary) in self.listed.iter().zip(&self.summaries) {
             put_u64(&mut directory, listed.series - before);
             before = listed.series;
             put_u64(&mut directory, u64::from(listed.len));
-            listed.summary.put(&mut directory);
+            summary.put(&mut directory);
         }
         let directory_at = self.at;
         self.write(&directory)?;
@@ -387,10 +407,10 @@ impl Segment {
     fn new(id: u64, class: Class, path: PathBuf, listed: Vec<Listed>) -> io::Result<Self> {
         let file = File::open(&path)?;
         let bytes = file.metadata()?.len();
-        let points = listed.iter().map(|l| u64::from(l.summary.count)).sum();
-        let time_ns = listed.iter().fold((i64::MAX, i64::MIN), |(first, last), l| {
-            (first.min(l.summary.time_ns.0), last.max(l.summary.time_ns.1))
-        });
+        let points = listed.iter().map(|l| u64::from(l.points)).sum();
+        let time_ns = listed
+            .iter()
+            .fold((i64::MAX, i64::MIN), |(first, last), l| (first.min(l.time_ns.0), last.max(l.time_ns.1)));
         let damaged = AtomicBool::new(false);
         Ok(Self { id, class, path, bytes, points, time_ns, file, listed, found: None, damaged })
     }
@@ -401,26 +421,21 @@ impl Segment {
         id: u64,
         class: Class,
         damage: &mut dyn FnMut(String),
-    ) -> io::Result<Self> {
+    ) -> io::Result<Opened> {
         let path = path_of(dir, id);
-        let mut segment = Self::new(id, class, path, Vec::new())?;
-        match segment.read_directory() {
-            Ok(listed) => segment.listed = listed,
+        let mut segment = Self::new(id, class, path.clone(), Vec::new())?;
+        let (listed, summaries) = match segment.read_directory() {
+            Ok(directory) => directory,
             Err(why) => {
-                damage(format!("`{}`: {why}; its blocks are read one by one", segment.path.display()));
-                segment.recover(damage)?;
+                damage(format!("`{}`: {why}; its blocks are read one by one", path.display()));
+                segment.recover(damage)?
             }
-        }
-        let listed = std::mem::take(&mut segment.listed);
-        let (found, damaged) = (segment.found.take(), segment.is_damaged());
-        let Self { id, class, path, .. } = segment;
-        let mut segment = Self::new(id, class, path, listed)?;
-        segment.found = found;
-        segment.damaged = AtomicBool::new(damaged);
-        Ok(segment)
+        };
+        let whole = Self::new(id, class, path, listed)?;
+        Ok(Opened { segment: Self { found: segment.found, damaged: segment.damaged, ..whole }, summaries })
     }
 
-    fn read_directory(&self) -> Result<Vec<Listed>, String> {
+    fn read_directory(&self) -> Result<(Vec<Listed>, Vec<Summary>), String> {
         let header = self.bytes_at(0, HEADER_BYTES)?;
         if header[..8] != MAGIC {
             return Err("no segment header at byte 0".to_owned());
@@ -470,20 +485,20 @@ impl Segment {
     }
 
     /// Builds a directory from the blocks themselves.
-    fn recover(&mut self, damage: &mut dyn FnMut(String)) -> io::Result<()> {
+    fn recover(&mut self, damage: &mut dyn FnMut(String)) -> io::Result<(Vec<Listed>, Vec<Summary>)> {
         self.mark_damaged();
         let mut found = Vec::new();
         self.scan(&mut |series, entry| found.push((series, entry)), damage)?;
         found.sort_by_key(|(series, entry)| (*series, entry.offset));
-        self.listed.clear();
+        let mut all: Vec<(SeriesId, Summary)> = Vec::new();
         for (series, entry) in &found {
-            match self.listed.last_mut() {
-                Some(last) if last.series == *series => last.summary.merge(&entry.summary),
-                _ => self.listed.push(Listed { series: *series, summary: entry.summary, offset: 0, len: 0 }),
+            match all.last_mut() {
+                Some((last, summary)) if last == series => summary.merge(&entry.summary),
+                _ => all.push((*series, entry.summary)),
             }
         }
         self.found = Some(found);
-        Ok(())
+        Ok(all.into_iter().map(|(series, summary)| (Listed::new(series, &summary, 0, 0), summary)).unzip())
     }
 
     /// Hands every readable block to `each`; from a damaged one it goes to the next mark.
@@ -655,16 +670,18 @@ impl Segment {
     }
 }
 
-fn take_directory(directory: &[u8], entries_at: u64) -> Option<Vec<Listed>> {
+fn take_directory(directory: &[u8], entries_at: u64) -> Option<(Vec<Listed>, Vec<Summary>)> {
     let mut reader = Reader::new(directory);
     let count = reader.count(40)?;
-    let mut listed = Vec::with_capacity(count);
+    let (mut listed, mut summaries) = (Vec::with_capacity(count), Vec::with_capacity(count));
     let (mut series, mut offset) = (0_u64, entries_at);
     for _ in 0..count {
         series = series.checked_add(reader.u64()?)?;
         let len = reader.u32()?;
-        listed.push(Listed { series, summary: Summary::take(&mut reader)?, offset, len });
+        let summary = Summary::take(&mut reader)?;
+        listed.push(Listed::new(series, &summary, offset, len));
+        summaries.push(summary);
         offset = offset.checked_add(u64::from(len))?;
     }
-    reader.is_empty().then_some(listed)
+    reader.is_empty().then_some((listed, summaries))
 }

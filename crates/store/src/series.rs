@@ -9,7 +9,7 @@ use crate::SeriesId;
 use crate::chunk::Summary;
 use crate::head::{Head, MemoryChunk};
 use crate::record::{self, Sequences};
-use crate::segment::{Class, Segment};
+use crate::segment::{Class, Opened, Segment};
 
 /// What is known of a series without reading its points.
 #[derive(Debug, Clone)]
@@ -133,19 +133,19 @@ impl State {
     }
 
     /// Counts a segment's points into its series' totals and takes it up.
-    pub(crate) fn insert_segment_at_open(&mut self, segment: Arc<Segment>) {
-        for listed in segment.listed() {
+    pub(crate) fn insert_segment_at_open(&mut self, opened: Opened) {
+        for (listed, summary) in opened.segment.listed().iter().zip(&opened.summaries) {
             if let Some(series) = self.series.get_mut(&listed.series) {
-                series.totals.add(&listed.summary);
+                series.totals.add(summary);
             }
         }
-        self.segments.push(segment);
+        self.segments.push(Arc::new(opened.segment));
     }
 
     /// Points of a segment whose series still exist.
     pub(crate) fn live_points(&self, segment: &Segment) -> u64 {
         let alive = segment.listed().iter().filter(|l| self.series.contains_key(&l.series));
-        alive.map(|l| u64::from(l.summary.count)).sum()
+        alive.map(|l| u64::from(l.points)).sum()
     }
 
     /// The series of a run, by display name, then labels.

@@ -192,9 +192,8 @@ impl<'a> Staging<'a> {
         placing.samples.reserve(samples.len());
         for mut sample in samples {
             if placing.latest_ns.is_some_and(|latest| sample.time_ns <= latest) {
-                let occupied = placing
-                    .occupied
-                    .get_or_insert_with(|| Occupied::new(state, id, &placing.samples, damage));
+                let occupied = placing.occupied.get_or_insert_with(|| Occupied::new(&placing.samples));
+                occupied.reach(sample.time_ns, state, id, damage);
                 sample.time_ns = occupied.next_free(sample.time_ns, damage);
             }
             if let Some(occupied) = &mut placing.occupied {
@@ -279,28 +278,46 @@ fn shortened(name: &str) -> String {
 struct Occupied {
     /// First to last nanosecond of each run.
     runs: BTreeMap<i64, i64>,
-    /// Chunks in order of their first time, with the latest time up to and including each.
-    chunks: Vec<(Piece, i64, bool)>,
+    /// Every chunk that reaches to this time or beyond is among `chunks`.
+    from_ns: Option<i64>,
+    /// In order of their first time.
+    chunks: Vec<Loadable>,
+}
+
+struct Loadable {
+    piece: Piece,
+    /// Latest time of this chunk and all before it.
+    latest_ns: i64,
+    loaded: bool,
 }
 
 impl Occupied {
-    fn new(state: &State, id: SeriesId, placed: &[Sample], damage: &dyn Fn(String)) -> Self {
-        let all = (i64::MIN, i64::MAX);
-        let mut pieces = Sources::of(state, id, all.0, all.1).pieces(id, all, &mut |why| damage(why));
-        pieces.sort_by_key(|piece| piece.summary().time_ns);
-        let mut latest_ns = i64::MIN;
-        let chunks = pieces
-            .into_iter()
-            .map(|piece| {
-                latest_ns = latest_ns.max(piece.summary().time_ns.1);
-                (piece, latest_ns, false)
-            })
-            .collect();
-        let mut occupied = Self { runs: BTreeMap::new(), chunks };
+    fn new(placed: &[Sample]) -> Self {
+        let mut occupied = Self { runs: BTreeMap::new(), from_ns: None, chunks: Vec::new() };
         for sample in placed {
             occupied.insert(sample.time_ns);
         }
         occupied
+    }
+
+    /// Finds the chunks that reach to `time_ns` or beyond. Late points come mostly from just before
+    /// the latest, so what lies before stays untouched.
+    fn reach(&mut self, time_ns: i64, state: &State, id: SeriesId, damage: &dyn Fn(String)) {
+        if self.from_ns.is_some_and(|from_ns| from_ns <= time_ns) {
+            return;
+        }
+        let range = (time_ns, i64::MAX);
+        let pieces = Sources::of(state, id, range.0, range.1).pieces(id, range, &mut |why| damage(why));
+        let known = self.from_ns.replace(time_ns);
+        let is_new = |piece: &Piece| known.is_none_or(|from_ns| piece.summary().time_ns.1 < from_ns);
+        let new = pieces.into_iter().filter(is_new);
+        self.chunks.extend(new.map(|piece| Loadable { piece, latest_ns: 0, loaded: false }));
+        self.chunks.sort_by_key(|chunk| chunk.piece.summary().time_ns);
+        let mut latest_ns = i64::MIN;
+        for chunk in &mut self.chunks {
+            latest_ns = latest_ns.max(chunk.piece.summary().time_ns.1);
+            chunk.latest_ns = latest_ns;
+        }
     }
 
     /// The first nanosecond from `time_ns` on that has no point.
@@ -316,17 +333,17 @@ impl Occupied {
 
     /// Reads every chunk around `time_ns`.
     fn load(&mut self, time_ns: i64, damage: &dyn Fn(String)) {
-        let after = self.chunks.partition_point(|(piece, ..)| piece.summary().time_ns.0 <= time_ns);
+        let after = self.chunks.partition_point(|chunk| chunk.piece.summary().time_ns.0 <= time_ns);
         for at in (0..after).rev() {
-            let (piece, latest_ns, loaded) = &mut self.chunks[at];
-            if *latest_ns < time_ns {
+            let chunk = &mut self.chunks[at];
+            if chunk.latest_ns < time_ns {
                 break;
             }
-            if *loaded || piece.summary().time_ns.1 < time_ns {
+            if chunk.loaded || chunk.piece.summary().time_ns.1 < time_ns {
                 continue;
             }
-            *loaded = true;
-            match piece.samples() {
+            chunk.loaded = true;
+            match chunk.piece.samples() {
                 Ok(samples) => samples.iter().for_each(|s| self.insert(s.time_ns)),
                 Err(why) => damage(why),
             }

@@ -457,12 +457,13 @@ fn load_segments(
             continue;
         };
         match Segment::open(dir, *id, manifest.class, damage) {
-            Ok(segment) => {
-                if segment.points < manifest.points {
-                    let lost = manifest.points - segment.points;
+            Ok(opened) => {
+                let readable = opened.segment.points;
+                if readable < manifest.points {
+                    let lost = manifest.points - readable;
                     damage(format!("`{}`: {lost} of {} points are lost", path.display(), manifest.points));
                 }
-                state.insert_segment_at_open(Arc::new(segment));
+                state.insert_segment_at_open(opened);
             }
             Err(error) => damage(format!("`{}`: {error}", path.display())),
         }
