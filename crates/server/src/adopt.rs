@@ -3,6 +3,7 @@
 //! Records go through the same path as pushes, in order, and are consumed once durable. What can
 //! never be taken is set aside in `<spool_dir>/.refused`, so that it is neither lost nor tried for ever.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,10 +31,15 @@ pub(crate) fn spawn(app: &App) {
     let app = Arc::clone(app);
     let mut stopping = app.stopping.clone();
     tokio::spawn(async move {
+        let mut failing = BTreeSet::new();
         loop {
             let shared = Arc::clone(&app);
-            if let Err(error) = tokio::task::spawn_blocking(move || round(&shared)).await {
-                tracing::error!(%error, "taking in spools ended early");
+            match tokio::task::spawn_blocking(move || round(&shared, &failing)).await {
+                Ok(still) => failing = still,
+                Err(error) => {
+                    tracing::error!(%error, "taking in spools ended early");
+                    failing = BTreeSet::new();
+                }
             }
             tokio::select! {
                 () = tokio::time::sleep(PERIOD) => (),
@@ -54,29 +60,38 @@ enum Outcome {
     Later,
 }
 
-fn round(shared: &Shared) {
+/// Looks at every spool once; `failing` are those that could not be taken in the last time, so that
+/// each is warned of once. Gives those that can't be taken in now.
+fn round(shared: &Shared, failing: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+    let mut still = BTreeSet::new();
     for dir in spool::list(&shared.config.spool_dir) {
         match adopt(shared, &dir) {
             Ok(Outcome::Done) => {
                 shared.metrics.spools.add(&["adopted"], 1);
                 tracing::info!(spool = %dir.display(), "took in a spool");
             }
-            Ok(Outcome::NotOurs) => (),
-            Ok(Outcome::Later) => return,
+            // One without a header is just being made by its writer.
+            Ok(Outcome::NotOurs) | Err(ReadError::NotASpool { .. }) => (),
+            Ok(Outcome::Later) => break,
             Err(error) => {
-                shared.metrics.spools.add(&["failed"], 1);
-                tracing::warn!(spool = %dir.display(), %error, "cannot take in a spool, trying again later");
+                if !failing.contains(&dir) {
+                    shared.metrics.spools.add(&["failed"], 1);
+                    tracing::warn!(spool = %dir.display(), %error, "cannot take in a spool, trying again");
+                }
+                still.insert(dir);
             }
         }
     }
+    still
 }
 
 fn adopt(shared: &Shared, dir: &Path) -> Result<Outcome, ReadError> {
-    let Some(_lock) = spool::try_own(dir)? else { return Ok(Outcome::NotOurs) };
-    let mut reader = Reader::open(dir)?;
-    if !ours(shared, reader.header()) {
+    // The header is looked at first: whoever owns another server's spool is not to find it locked.
+    if !ours(shared, Reader::open(dir)?.header()) {
         return Ok(Outcome::NotOurs);
     }
+    let Some(_lock) = spool::try_own(dir)? else { return Ok(Outcome::NotOurs) };
+    let mut reader = Reader::open(dir)?;
     let mut records = 0u64;
     while let Some(record) = reader.next()? {
         report(shared, &mut reader);

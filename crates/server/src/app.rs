@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use store::Store;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::board::Board;
 use crate::config::Config;
@@ -57,38 +57,54 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Turns {
     /// Reads of points and of the list.
-    pub(crate) reading: Arc<Semaphore>,
+    pub(crate) reading: Bounded,
     /// Bodies being decompressed and decoded.
-    pub(crate) decoding: Arc<Semaphore>,
+    pub(crate) decoding: Bounded,
     /// KiB of batches that wait for the store.
-    pub(crate) waiting_kib: Arc<Semaphore>,
+    pub(crate) waiting_kib: Bounded,
     /// KiB of compressed bodies.
-    pub(crate) bodies_kib: Arc<Semaphore>,
+    pub(crate) bodies_kib: Bounded,
     /// Event streams.
-    pub(crate) streams: Arc<Semaphore>,
+    pub(crate) streams: Bounded,
 }
 
 impl Turns {
     pub(crate) fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        let of = |n| Arc::new(Semaphore::new(n));
         Self {
-            reading: of(cores.clamp(2, 16)),
-            decoding: of(DECODING_MAX),
-            waiting_kib: of(WAITING_KIB_MAX),
-            bodies_kib: of(BODIES_KIB_MAX),
-            streams: of(STREAMS_MAX),
+            reading: Bounded::new(cores.clamp(2, 16)),
+            decoding: Bounded::new(DECODING_MAX),
+            waiting_kib: Bounded::new(WAITING_KIB_MAX),
+            bodies_kib: Bounded::new(BODIES_KIB_MAX),
+            streams: Bounded::new(STREAMS_MAX),
         }
     }
 }
 
+/// A bounded resource: how much of it there is, and what of it is free.
+#[derive(Debug)]
+pub(crate) struct Bounded {
+    whole: usize,
+    free: Arc<Semaphore>,
+}
+
+impl Bounded {
+    fn new(whole: usize) -> Self {
+        Self { whole, free: Arc::new(Semaphore::new(whole)) }
+    }
+
+    /// Takes one at once, if one is free.
+    pub(crate) fn try_one(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.free).try_acquire_owned().ok()
+    }
+}
+
 /// Waits for `amount` of a bounded resource, or says that the server is busy.
-pub(crate) async fn turn(
-    of: &Arc<Semaphore>,
-    amount: usize,
-) -> Result<tokio::sync::OwnedSemaphorePermit, ApiError> {
-    let amount = u32::try_from(amount.max(1)).unwrap_or(u32::MAX);
-    match tokio::time::timeout(TURN_WAIT, Arc::clone(of).acquire_many_owned(amount)).await {
+pub(crate) async fn turn(of: &Bounded, amount: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+    // One that is larger than all there is takes all there is.
+    let amount = amount.clamp(1, of.whole);
+    let amount = u32::try_from(amount).unwrap_or(u32::MAX);
+    match tokio::time::timeout(TURN_WAIT, Arc::clone(&of.free).acquire_many_owned(amount)).await {
         Ok(Ok(permit)) => Ok(permit),
         _ => Err(ApiError::unavailable("the server is busy: too much is being worked on already", 1)),
     }

@@ -30,6 +30,7 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     let started = Instant::now();
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().map(|p| p.as_str().to_owned());
+    let foreign = origin(request.headers()).filter(|o| app.config.allowed_origins.contains(o));
     let (parts, body) = request.into_parts();
     let left = (!body.is_end_stream()).then(|| linger::Shared::new(body));
     let request = Request::from_parts(parts, left.clone().map_or_else(Body::empty, Body::new));
@@ -38,6 +39,7 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
             app.metrics.refused.add(&[reason], 1);
             error.into_response()
         }
+        Ok(()) if foreign.is_some() && method == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
         Ok(()) => tokio::time::timeout(ANSWER_TIME_MAX, next.run(request)).await.unwrap_or_else(
             |_elapsed: tokio::time::error::Elapsed| {
                 ApiError::new(
@@ -63,7 +65,11 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     app.metrics
         .answering_us
         .fetch_add(u64::try_from(started.elapsed().as_micros()).unwrap_or(0), Ordering::Relaxed);
-    finish(response)
+    let response = finish(response);
+    match foreign {
+        Some(origin) => allow_origin(response, &origin),
+        None => response,
+    }
 }
 
 /// The reason for the counter, and the answer.
@@ -78,8 +84,7 @@ fn refuse(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<
             .hint("add the name to `allowed_hosts` if it is yours (docs/guides/server.md)");
         return Err(("host", error));
     }
-    if let Some(origin) = headers.get(header::ORIGIN) {
-        let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
+    if let Some(origin) = origin(headers) {
         let own = origin.split_once("://").is_some_and(|(_, authority)| authority == host);
         if !own && !app.config.allowed_origins.contains(&origin) {
             let message = format!("pages of `{}` may not call this server", shown(&origin));
@@ -97,6 +102,27 @@ fn refuse(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<
         ApiError::new(StatusCode::UNAUTHORIZED, "a token is needed, and none or a wrong one was sent")
             .hint("send `Authorization: Bearer <token>`; clients read it from `TRUEGAUGE_TOKEN`");
     Err(("token", error))
+}
+
+/// Where the calling page comes from, when it says.
+fn origin(headers: &HeaderMap) -> Option<String> {
+    headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or_default().to_ascii_lowercase())
+}
+
+/// Tells a browser that a page of an allowed foreign origin may read the answer.
+fn allow_origin(mut response: Response, origin: &str) -> Response {
+    let headers = response.headers_mut();
+    if let Ok(origin) = HeaderValue::from_str(origin) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    }
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+    headers
+        .insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, PATCH, DELETE"));
+    headers.insert(
+        header::ACCESS_CONTROL_ALLOW_HEADERS,
+        HeaderValue::from_static("authorization, content-type, last-event-id"),
+    );
+    response
 }
 
 /// At most 80 characters of something foreign, without control characters.

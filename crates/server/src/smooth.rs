@@ -34,15 +34,74 @@ pub(crate) struct Smoother {
     ema: Option<(i64, f64, f64)>,
     /// Decay of the distance seen last, since most distances are equal.
     decay: (i64, f64),
-    window: VecDeque<(i64, f64)>,
-    /// Points of the window that were answered already.
+    window: Window,
+}
+
+/// Sum of the values in a sliding window.
+///
+/// Values enter at the back and leave at the front; no value is ever subtracted, so that one of 1e300
+/// leaves no trace once it is gone. Two stacks: sums of the older values to their end, and the newer
+/// values with their sum; the newer become the older when those are used up.
+#[derive(Debug, Default)]
+struct Window {
+    older: Vec<f64>,
+    newer: Vec<f64>,
+    newer_sum: f64,
+    /// Keys of the points that were not answered yet.
+    keys: VecDeque<i64>,
+    /// Points that left, that entered, and that were answered.
+    left: usize,
+    entered: usize,
     answered: usize,
+}
+
+/// Sums are kept divided by it, a power of two above [`WINDOW_MAX`]: values of 1e308 must not add up
+/// to infinity.
+const SCALE: f64 = 16_384.0;
+
+impl Window {
+    fn enter(&mut self, key: i64, value: f64) {
+        self.keys.push_back(key);
+        self.newer.push(value / SCALE);
+        self.newer_sum += value / SCALE;
+        self.entered += 1;
+    }
+
+    fn leave(&mut self) {
+        if self.older.is_empty() {
+            let mut sum = 0.0;
+            while let Some(value) = self.newer.pop() {
+                sum += value;
+                self.older.push(sum);
+            }
+            self.newer_sum = 0.0;
+        }
+        self.older.pop();
+        self.left += 1;
+    }
+
+    fn mean(&self) -> f64 {
+        let sum = self.older.last().copied().unwrap_or_default() + self.newer_sum;
+        sum / (self.entered - self.left) as f64 * SCALE
+    }
+
+    /// Answers the first point that was not answered yet, with what is around it.
+    fn answer(&mut self, half: usize, out: &mut dyn FnMut(i64, f64)) {
+        while self.left + half < self.answered {
+            self.leave();
+        }
+        let mean = self.mean();
+        if let Some(key) = self.keys.pop_front() {
+            out(key, mean);
+        }
+        self.answered += 1;
+    }
 }
 
 impl Smoother {
     /// Starts a series whose points usually lie `interval` keys apart.
     pub(crate) fn new(smoothing: Smoothing, interval: f64) -> Self {
-        Self { smoothing, interval, ema: None, decay: (0, 1.0), window: VecDeque::new(), answered: 0 }
+        Self { smoothing, interval, ema: None, decay: (0, 1.0), window: Window::default() }
     }
 
     /// Takes a point and hands out what became final.
@@ -54,9 +113,9 @@ impl Smoother {
             Smoothing::Ema { weight } => out(key, self.average(weight, key, value)),
             Smoothing::Window { size } => {
                 let half = size / 2;
-                self.window.push_back((key, value));
-                if self.window.len() > half + self.answered {
-                    self.answer(half, out);
+                self.window.enter(key, value);
+                if self.window.entered > half + self.window.answered {
+                    self.window.answer(half, out);
                 }
             }
         }
@@ -65,8 +124,8 @@ impl Smoother {
     /// Hands out the rest.
     pub(crate) fn finish(mut self, out: &mut dyn FnMut(i64, f64)) {
         if let Smoothing::Window { size } = self.smoothing {
-            while self.answered < self.window.len() {
-                self.answer(size / 2, out);
+            while self.window.answered < self.window.entered {
+                self.window.answer(size / 2, out);
             }
         }
     }
@@ -86,22 +145,6 @@ impl Smoother {
         let weights = weights * decay + (1.0 - weight);
         self.ema = Some((key, sum, weights));
         sum / weights
-    }
-
-    /// Answers the first point of the window that was not answered yet, with what is around it.
-    fn answer(&mut self, half: usize, out: &mut dyn FnMut(i64, f64)) {
-        let at = self.answered;
-        let end = (at + half + 1).min(self.window.len());
-        let around = self.window.range(at.saturating_sub(half)..end);
-        let count = around.len() as f64;
-        // Divided first: two values of 1e308 must not add up to infinity.
-        let mean: f64 = around.map(|(_, value)| value / count).sum();
-        out(self.window[at].0, mean);
-        self.answered += 1;
-        if self.answered > half {
-            self.window.pop_front();
-            self.answered -= 1;
-        }
     }
 }
 
@@ -152,6 +195,14 @@ mod tests {
         for (_, value) in smooth(Smoothing::Window { size: 5 }, &points) {
             assert!((value / 1e308 - 1.0).abs() < 1e-9);
         }
+    }
+
+    #[test]
+    fn a_huge_value_leaves_no_trace_once_it_is_gone() {
+        let mut points: Vec<(i64, f64)> = (0..20).map(|at| (at, 5.0)).collect();
+        points[3].1 = 1e300;
+        let got = smooth(Smoothing::Window { size: 3 }, &points);
+        assert_eq!(got[5..], points[5..]);
     }
 
     proptest! {

@@ -46,6 +46,20 @@ fn foreign_hosts_origins_and_tokens_are_refused() {
 }
 
 #[test]
+fn a_page_of_an_allowed_origin_may_read_and_a_preflight_needs_no_token() {
+    let server = Server::start(&["--token", "s3cret", "--allowed-origins", "http://localhost:5173"]);
+    let origin = ("origin", "http://localhost:5173");
+    let asked = server.ask("OPTIONS", "/api/tg/v1/points", &[origin], b"");
+    assert_eq!(asked.status, 204);
+    assert!(asked.head.contains("access-control-allow-headers: authorization"), "{}", asked.head);
+    let read = server.ask("GET", "/api/tg/v1/runs", &[origin, ("authorization", "Bearer s3cret")], b"");
+    assert_eq!(read.status, 200);
+    assert!(read.head.contains("access-control-allow-origin: http://localhost:5173"), "{}", read.head);
+    let other = server.ask("OPTIONS", "/api/tg/v1/points", &[("origin", "http://evil.example")], b"");
+    assert_eq!(other.status, 403);
+}
+
+#[test]
 fn an_open_address_needs_a_token_or_the_word() {
     let home = tempfile::tempdir().unwrap();
     let (code, _, err) = run(home.path(), &["up", "--listen", "0.0.0.0:0"]);

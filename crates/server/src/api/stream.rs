@@ -77,12 +77,8 @@ pub(crate) async fn stream(
 ) -> Result<Sse<ReceiverStream<Result<Event, Infallible>>>, ApiError> {
     let topics = topics(&Params::of(&uri)?)?;
     let seen = headers.get("last-event-id").and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
-    let slot = app
-        .turns
-        .streams
-        .clone()
-        .try_acquire_owned()
-        .map_err(|_source| ApiError::unavailable("too many event streams are open", 10))?;
+    let slot = app.turns.streams.try_one();
+    let slot = slot.ok_or_else(|| ApiError::unavailable("too many event streams are open", 10))?;
     let (send, receive) = mpsc::channel(WAITING_MAX);
     tokio::spawn(async move {
         app.metrics.streams.fetch_add(1, Ordering::Relaxed);
