@@ -63,14 +63,11 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
     let config = Config::resolve(defaults(), &given, &|name| std::env::var(name).ok(), file)
         .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
     start_log(&config);
-    tracing::info!(
-        otlp_grpc = %config.otlp_grpc_listen,
-        otlp_http = %config.otlp_http_listen,
-        "this version does not open the OTLP doors yet"
-    );
     let (data_dir, token) = (config.data_dir.clone(), !config.token.is_empty());
+    let (otlp_grpc, otlp_http) = (config.otlp_grpc_listen, config.otlp_http_listen);
     let running =
         server::start(config).map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    tracing::info!(%otlp_grpc, %otlp_http, "this version does not open the OTLP doors yet");
     greet(&running, &data_dir, token);
     running.wait();
     Ok(ExitCode::SUCCESS)

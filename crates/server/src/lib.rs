@@ -86,7 +86,7 @@ impl StartError {
             Self::Bind { address, .. } => {
                 format!("another program may have port {}: choose one with `--listen`, or 0 for any free one", address.port())
             }
-            Self::Store(store::OpenError::Locked { .. }) => "one directory has one server; `truegauge doctor` shows which".into(),
+            Self::Store(store::OpenError::Locked { .. }) => "one directory has one server: send to the one that runs, its log says where it listens".into(),
             Self::Store(_) => "check that the directory exists, is yours and its disk is not full".into(),
             Self::Threads(_) => "raise the limit on processes (`ulimit -u`)".into(),
         }
