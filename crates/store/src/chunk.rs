@@ -28,8 +28,8 @@ const STEPS_SOME: u8 = 2;
 pub trait Chunk {
     /// What is known without decoding.
     fn summary(&self) -> &Summary;
-    /// The points, in order of time. An error means that these points are damaged and is in
-    /// [`Status::damage`](crate::Status::damage) too: leave the chunk out and go on.
+    /// The points, in order of time. Damage was left out before; an error is a chunk that is sound
+    /// and written by something newer.
     fn samples(&self) -> Result<Vec<Sample>, ReadError>;
 }
 

@@ -127,8 +127,7 @@ impl Store {
 
     /// Hands the points of `series` with `from_ns <= time <= to_ns` to `visit`, as chunks that do
     /// not overlap, in order of time. A chunk at the edge may reach beyond the range, and is then
-    /// not complete out there. Damaged chunks are reported in [`Status::damage`]; what their index
-    /// still says of them is handed out, and [`Chunk::samples`] is an error.
+    /// not complete out there. Damaged chunks are left out and reported in [`Status::damage`].
     pub fn read(
         &self,
         series: SeriesId,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::Sample;
 
 use crate::SeriesId;
-use crate::chunk::{Chunk, Summary};
+use crate::chunk::{self, Chunk, Summary};
 use crate::head::MemoryChunk;
 use crate::segment::{Entry, SEALED_POINTS_MAX, Segment};
 use crate::series::State;
@@ -138,23 +138,42 @@ fn emit_merged(
     ControlFlow::Continue(())
 }
 
-/// A [`Part::Whole`] as a reader sees it.
-pub(crate) struct WholeChunk<'a> {
-    pub(crate) series: SeriesId,
-    pub(crate) piece: Piece,
-    pub(crate) damage: &'a dyn Fn(String),
+/// A [`Part::Whole`] as a reader sees it: its bytes are read and sound, and not decoded yet.
+pub(crate) struct WholeChunk {
+    series: SeriesId,
+    summary: Summary,
+    points: WholePoints,
 }
 
-impl Chunk for WholeChunk<'_> {
+enum WholePoints {
+    Memory(Arc<MemoryChunk>),
+    Encoded(Vec<u8>),
+}
+
+impl WholeChunk {
+    /// Reads the bytes; an error says in words what and where the damage is.
+    pub(crate) fn load(series: SeriesId, piece: Piece) -> Result<Self, String> {
+        let summary = *piece.summary();
+        let points = match piece {
+            Piece::Memory(chunk) => WholePoints::Memory(chunk),
+            Piece::Stored(series, segment, entry) => WholePoints::Encoded(segment.chunk(series, &entry)?),
+        };
+        Ok(Self { series, summary, points })
+    }
+}
+
+impl Chunk for WholeChunk {
     fn summary(&self) -> &Summary {
-        self.piece.summary()
+        &self.summary
     }
 
     fn samples(&self) -> Result<Vec<Sample>, ReadError> {
-        self.piece.samples().map_err(|reason| {
-            (self.damage)(reason.clone());
-            ReadError { series: self.series, reason }
-        })
+        let samples = match &self.points {
+            WholePoints::Memory(chunk) => chunk.samples(),
+            WholePoints::Encoded(bytes) => chunk::decode(bytes),
+        };
+        let broken = || "a sound chunk can't be decoded by this version".to_owned();
+        samples.ok_or_else(|| ReadError { series: self.series, reason: broken() })
     }
 }
 

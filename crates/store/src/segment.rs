@@ -239,7 +239,8 @@ pub(crate) struct SegmentWriter {
     class: Class,
     dir: PathBuf,
     temporary: PathBuf,
-    file: Option<BufWriter<File>>,
+    file: BufWriter<File>,
+    finished: bool,
     at: u64,
     entries: Vec<u8>,
     listed: Vec<Listed>,
@@ -262,7 +263,8 @@ impl SegmentWriter {
             class,
             dir: dir.to_owned(),
             temporary,
-            file: Some(file),
+            file,
+            finished: false,
             at: HEADER_BYTES,
             entries: Vec::new(),
             listed: Vec::new(),
@@ -307,7 +309,7 @@ impl SegmentWriter {
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.at += bytes.len() as u64;
-        self.file.as_mut().map_or(Ok(()), |file| file.write_all(bytes))
+        self.file.write_all(bytes)
     }
 
     fn end_series(&mut self) {
@@ -363,9 +365,8 @@ impl SegmentWriter {
         trailer.extend(crc32fast::hash(&trailer).to_le_bytes());
         trailer.extend(TRAILER_MAGIC);
         self.write(&trailer)?;
-        if let Some(file) = self.file.take() {
-            file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        }
+        self.file.flush()?;
+        self.file.get_ref().sync_all()?;
         let path = path_of(&self.dir, self.id);
         fs::rename(&self.temporary, &path)?;
         File::open(self.dir.join("segments"))?.sync_all()?;
@@ -373,15 +374,18 @@ impl SegmentWriter {
         for one in &mut listed {
             one.offset += entries_at;
         }
-        Segment::new(self.id, self.class, path, listed)
+        let segment = Segment::new(self.id, self.class, path, listed)?;
+        self.finished = true;
+        Ok(segment)
     }
 }
 
 impl Drop for SegmentWriter {
     fn drop(&mut self) {
-        if self.file.take().is_some() {
-            // Found and removed at the next open otherwise.
+        if !self.finished {
+            // One of the two is there, depending on how far it came; found at the next open otherwise.
             _ = fs::remove_file(&self.temporary);
+            _ = fs::remove_file(path_of(&self.dir, self.id));
         }
     }
 }

@@ -331,7 +331,13 @@ impl Inner {
         let damage = |why| self.report_damage(why);
         let pieces = sources.pieces(series, range, &mut |why| damage(why));
         _ = sweep(pieces, &mut |why| damage(why), &mut |part| match part {
-            Part::Whole(piece) => visit(&WholeChunk { series, piece, damage: &damage }),
+            Part::Whole(piece) => match WholeChunk::load(series, piece) {
+                Ok(chunk) => visit(&chunk),
+                Err(why) => {
+                    damage(why);
+                    ControlFlow::Continue(())
+                }
+            },
             Part::Merged(samples) => visit(&MergedChunk { summary: Summary::of(&samples), samples }),
         });
         Ok(())

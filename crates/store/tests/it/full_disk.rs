@@ -72,6 +72,8 @@ fn child_fills_a_small_disk_and_recovers() {
         assert!(matches!(error, AppendError::Full { .. }), "{error}");
     }
     assert!(store.status().refusing.is_some());
+    let files = std::fs::read_dir(dir.join("store/segments")).unwrap().count() as u64;
+    assert_eq!(files, store.status().segments, "a failed seal left files");
     drop(store);
     let store = open(&dir.join("store"));
     assert_eq!(read(&store, series(&store, "a", "loss").id).len(), 1_000);

@@ -74,7 +74,7 @@ pub(crate) fn read_range(store: &Store, id: SeriesId, from_ns: i64, to_ns: i64) 
             if let Some(last) = all.last() {
                 assert!(summary.time_ns.0 > last.time_ns, "chunks overlap at {}", last.time_ns);
             }
-            let Ok(samples) = chunk.samples() else { return ControlFlow::Continue(()) };
+            let samples = chunk.samples().unwrap();
             assert_eq!(samples.len(), summary.count as usize);
             assert_eq!((samples[0].time_ns, samples[samples.len() - 1].time_ns), summary.time_ns);
             let finite = || samples.iter().map(|s| s.value).filter(|v| v.is_finite());
