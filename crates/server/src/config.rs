@@ -11,6 +11,28 @@ use model::Desc;
 
 use crate::nearest::nearest;
 
+/// Text that no log shows.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The text itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_empty() { "none" } else { "set" })
+    }
+}
+
 /// Settings of a server, resolved.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -23,7 +45,7 @@ pub struct Config {
     /// Where OTLP over HTTP will listen.
     pub otlp_http_listen: SocketAddr,
     /// Bearer token that the API asks for; none when empty.
-    pub token: String,
+    pub token: Secret,
     /// Lets a non-loopback address go without a token.
     pub insecure_no_auth: bool,
     /// Names beside the machine's own under which a browser may call this server.
@@ -72,8 +94,6 @@ pub struct Field {
     pub default: &'static str,
     /// What it does.
     pub help: &'static str,
-    /// Never shown back.
-    pub secret: bool,
     set: fn(&mut Config, &[String]) -> Result<(), String>,
 }
 
@@ -141,7 +161,7 @@ const fn field(
     help: &'static str,
     set: fn(&mut Config, &[String]) -> Result<(), String>,
 ) -> Field {
-    Field { name, flag, shape, default, help, secret: false, set }
+    Field { name, flag, shape, default, help, set }
 }
 
 /// Every setting.
@@ -183,20 +203,17 @@ pub const FIELDS: [Field; 13] = [
             Ok(())
         },
     ),
-    Field {
-        secret: true,
-        ..field(
-            "token",
-            "token",
-            Shape::Text,
-            "",
-            "Bearer token that API and `/metrics` ask for; wanted where the address is not loopback",
-            |c, v| {
-                c.token = token(one(v)?)?;
-                Ok(())
-            },
-        )
-    },
+    field(
+        "token",
+        "token",
+        Shape::Text,
+        "",
+        "Bearer token that API and `/metrics` ask for; wanted where the address is not loopback",
+        |c, v| {
+            c.token = token(one(v)?)?;
+            Ok(())
+        },
+    ),
     field("token_file", "token-file", Shape::Path, "", "File that holds the token; beats `token`", |c, v| {
         let path = one(v)?;
         let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read `{path}`: {e}"))?;
@@ -295,7 +312,7 @@ impl Default for Config {
             listen: loopback(9494),
             otlp_grpc_listen: loopback(4317),
             otlp_http_listen: loopback(4318),
-            token: String::new(),
+            token: Secret::default(),
             insecure_no_auth: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
@@ -400,9 +417,9 @@ fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-fn token(text: &str) -> Result<String, String> {
+fn token(text: &str) -> Result<Secret, String> {
     if text.is_empty() || text.bytes().all(|b| b.is_ascii_graphic()) {
-        Ok(text.to_owned())
+        Ok(Secret(text.to_owned()))
     } else {
         Err("a token is printable ASCII without spaces".into())
     }

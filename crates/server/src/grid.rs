@@ -3,6 +3,10 @@
 use model::{NANOS_PER_MILLI, NANOS_PER_SECOND, Sample};
 use store::Summary;
 
+/// What an f64 of milliseconds since the epoch rounds away, and a little more: a point whose x comes
+/// back as the end of a range is in it.
+const SLACK_NS: i64 = 500;
+
 /// What a chart's x means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Axis {
@@ -52,19 +56,21 @@ impl Axis {
         keys / self.unit_ns()
     }
 
-    /// The least key at or above an x of the outside.
+    /// The least key at or above an x of the outside, within [`SLACK_NS`].
     pub(crate) fn first_key(self, x: f64) -> i64 {
-        (x * self.unit_ns()).ceil() as i64
+        ((x * self.unit_ns()).ceil() as i64).saturating_sub(self.slack())
     }
 
-    /// The greatest key at or below an x of the outside; on a time axis the whole last unit counts,
-    /// so that the last millisecond holds its nanoseconds.
+    /// The greatest key at or below an x of the outside, within [`SLACK_NS`]. A whole millisecond
+    /// holds its nanoseconds.
     pub(crate) fn last_key(self, x: f64) -> i64 {
         let key = (x * self.unit_ns()).floor() as i64;
-        match self {
-            Self::Time => key.saturating_add(NANOS_PER_MILLI - 1),
-            Self::Step | Self::Relative => key,
-        }
+        let whole = self == Self::Time && x.fract() == 0.0;
+        key.saturating_add(if whole { NANOS_PER_MILLI - 1 } else { self.slack() })
+    }
+
+    fn slack(self) -> i64 {
+        if self == Self::Step { 0 } else { SLACK_NS }
     }
 }
 
@@ -197,6 +203,20 @@ mod tests {
                 prop_assert_eq!(cells.last_key(cell - 1) + 1, cells.first_key(cell));
             }
         }
+    }
+
+    #[test]
+    fn a_point_lies_in_the_range_that_its_own_x_ends() {
+        let times = [1_700_000_000_123_456_789i64, 1_700_000_000_000_000_001, 987_654_321, 1];
+        for (axis, key) in
+            [Axis::Step, Axis::Time, Axis::Relative].iter().flat_map(|a| times.map(|t| (*a, t)))
+        {
+            let key = if axis == Axis::Step { key % 1_000_000 } else { key };
+            let x = axis.x(key);
+            assert!(axis.first_key(x) <= key && key <= axis.last_key(x), "{axis:?} {key}");
+        }
+        assert_eq!((Axis::Step.first_key(9.5), Axis::Step.last_key(9.5)), (10, 9));
+        assert_eq!(Axis::Time.last_key(7.0), 7_999_999);
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn refuse(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<
     }
     let path = uri.path();
     let open = !(path.starts_with("/api/") || path == "/metrics") || method == Method::OPTIONS;
-    if open || app.config.token.is_empty() || has_token(headers, &app.config.token) {
+    if open || app.config.token.is_empty() || has_token(headers, app.config.token.as_str()) {
         return Ok(());
     }
     let error =

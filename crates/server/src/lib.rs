@@ -234,3 +234,47 @@ async fn signal() {
         _ = interrupt.recv() => (),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    fn config(dir: &std::path::Path) -> Config {
+        Config {
+            data_dir: dir.join("data"),
+            spool_dir: dir.join("spool"),
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            ..Config::default()
+        }
+    }
+
+    #[test]
+    fn a_server_in_this_process_serves_and_frees_its_directory_when_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        for _ in 0..2 {
+            let running = start(config(dir.path())).unwrap();
+            let mut stream = std::net::TcpStream::connect(running.addr).unwrap();
+            stream
+                .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+                .unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            assert!(matches!(
+                start(config(dir.path())),
+                Err(StartError::Store(store::OpenError::Locked { .. }))
+            ));
+            running.stop();
+        }
+    }
+
+    #[test]
+    fn no_setting_is_shown_that_is_secret() {
+        let variable = |name: &str| (name == "TRUEGAUGE_TOKEN").then(|| "s3cret".to_owned());
+        let config = Config::resolve(Config::default(), &config::Given::new(), &variable, None).unwrap();
+        assert!(!config.token.is_empty());
+        assert!(!format!("{config:?}").contains("s3cret"));
+    }
+}

@@ -195,3 +195,16 @@ fn own_metrics_have_help_type_and_base_units() {
     assert_eq!(server.metric("truegauge_ingest_samples_total{door=\"push\"}"), 6.0);
     assert!(server.metric("process_resident_memory_bytes") > 1e6);
 }
+
+#[test]
+fn every_other_path_is_the_page_that_finds_its_own_way() {
+    let server = Server::start(&[]);
+    for path in ["/", "/runs", "/o/acme/-/llm/runs", "/r/0000000000000000"] {
+        let page = server.ask("GET", path, &[], b"");
+        assert_eq!(page.status, 200, "{path}");
+        assert!(page.head.contains("content-type: text/html"), "{path}: {}", page.head);
+    }
+    assert_eq!(server.ask("HEAD", "/runs", &[], b"").body, b"");
+    let post = server.ask("POST", "/runs", &[], b"");
+    assert_eq!((post.status, post.error_code().as_str()), (405, "method_not_allowed"));
+}

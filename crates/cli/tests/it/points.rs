@@ -187,3 +187,24 @@ fn a_series_without_steps_says_so_on_the_step_axis() {
     assert_eq!(ask("relative")["x"], json!([0.0, 1.0, 2.0, 3.0, 4.0]));
     assert_eq!(ask("time")["series"][0]["unit"], "%");
 }
+
+#[test]
+fn more_series_than_an_answer_holds_are_refused_or_cut_with_a_warning() {
+    let server = Server::start(&[]);
+    let ranked = |rank: usize| {
+        let samples: Vec<model::Sample> =
+            (0..2).map(|at| model::Sample { time_ns: T0 + at, value: 1.0, step: Some(at) }).collect();
+        wire::push::Series::new("loss", &[("rank".into(), rank.to_string())], "", &samples)
+    };
+    assert_eq!(server.push(&request("r", 1, 1, (0..2_500).map(ranked).collect())).0, 200);
+    let one = server.ask("GET", &format!("/api/tg/v1/runs/{}/points?metric=loss", id("r")), &[], b"");
+    assert_eq!((one.status, one.error_code().as_str()), (413, "too_large"));
+    let body = json!({"axis": "step", "buckets": 50, "format": "json",
+        "queries": [{"run_id": id("r"), "metric": "loss", "limit": 100_000}]});
+    let many = server.post_json("/api/tg/v1/points", &body).json();
+    assert_eq!(many["series"].as_array().unwrap().len(), 2_000);
+    assert_eq!(many["series"][0]["total"], 2_500);
+    assert!(many["warnings"][0].as_str().unwrap().contains("full"), "{}", many["warnings"]);
+    let few = json!({"axis": "step", "queries": [{"run_id": id("r"), "metric": "loss"}], "format": "json"});
+    assert_eq!(server.post_json("/api/tg/v1/points", &few).json()["series"].as_array().unwrap().len(), 50);
+}

@@ -23,6 +23,8 @@ use crate::smooth::{Smoothing, WINDOW_MAX};
 /// Buckets of the JSON answer unless asked otherwise, and at most.
 const BUCKETS: u32 = 1_000;
 const BUCKETS_MAX: u32 = 10_000;
+/// Most buckets of all series together in the JSON answer.
+const JSON_POINTS_MAX: u64 = 500_000;
 /// Most buckets of the shared grid.
 const GRID_MAX: u32 = 2_000;
 /// Most queries in one request.
@@ -31,6 +33,10 @@ const QUERIES_MAX: usize = 1_000;
 const SERIES_LIMIT: usize = 50;
 /// Most values in one answer: 32 MiB.
 const VALUES_MAX: usize = 4 << 20;
+/// Most series in one answer.
+const SERIES_MAX: usize = 2_000;
+/// Said when not everything fits.
+const FULL: &str = "the answer is full: ask for fewer series or buckets";
 /// Most attempts of a series that are drawn apart; the newest are kept.
 const ATTEMPTS_MAX: usize = 20;
 
@@ -138,7 +144,14 @@ pub(crate) async fn one(
         let unit =
             unit(shared, all.iter().find(|s| *s.display == *pick.metric || s.labels.metric() == pick.metric));
         let mut answer = PointsAnswer { axis: axis.as_str(), unit, series: Vec::new(), points_read: 0 };
-        for series in pick.of(&all) {
+        let chosen = pick.of(&all);
+        let points: u64 = chosen.iter().map(|s| s.points.min(u64::from(buckets))).sum();
+        if chosen.len() > SERIES_MAX || points > JSON_POINTS_MAX {
+            let message = format!("`{}` has {} series", super::shown(&pick.metric), chosen.len());
+            return Err(ApiError::too_large(message)
+                .hint("choose some with `label.<name>=`, ask for fewer buckets, or use `POST points`"));
+        }
+        for series in chosen {
             let reading = Reading::new(shared, series, &run, axis, range)?;
             append(shared, &reading, range, buckets, &mut answer)?;
         }
@@ -488,9 +501,8 @@ impl Sheet {
         for (attempt, cells) in buckets.iter().skip(buckets.len().saturating_sub(ATTEMPTS_MAX)) {
             let rows = grid.len();
             if self.columns.len() + rows * width > VALUES_MAX {
-                let warning = "the answer is full: ask for fewer series or buckets";
-                if !self.head.warnings.iter().any(|w| w == warning) {
-                    self.head.warnings.push(warning.to_owned());
+                if !self.head.warnings.iter().any(|warning| warning == FULL) {
+                    self.head.warnings.push(FULL.to_owned());
                 }
                 return;
             }
@@ -583,6 +595,8 @@ fn choose(
     range: (i64, i64),
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Chosen>, ApiError> {
+    let width = COLUMNS.len() + usize::from(body.smooth.is_some());
+    let most = (VALUES_MAX / (body.buckets as usize * width)).clamp(1, SERIES_MAX);
     let mut chosen = Vec::new();
     // Queries of one run are often many: its series are listed once.
     let mut listed: BTreeMap<model::RunId, Vec<store::SeriesInfo>> = BTreeMap::new();
@@ -597,6 +611,10 @@ fn choose(
         let found = Pick { metric: query.metric.clone(), labels }.of(all);
         let total = found.len();
         for series in found.into_iter().take(query.limit.unwrap_or(SERIES_LIMIT)) {
+            if chosen.len() >= most {
+                warnings.push(FULL.to_owned());
+                return Ok(chosen);
+            }
             let unit = unit(shared, Some(&series));
             let reading = Reading::new(shared, series, &run, axis, range)?;
             let stepless = axis == Axis::Step && reading.survey.keys.is_none();

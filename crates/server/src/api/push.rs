@@ -6,9 +6,9 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use prost::Message;
+use tokio::sync::OwnedSemaphorePermit;
 use wire::push::{CONTENT_TYPE, DECOMPRESSED_BYTES_MAX, PushError, PushRequest};
 
 use crate::app::{App, blocking, turn};
@@ -17,6 +17,8 @@ use crate::ingest;
 
 /// Largest body as it travels, bytes.
 pub(crate) const BODY_BYTES_MAX: usize = 32 << 20;
+/// Bytes that a body takes at a time from the bound on all bodies.
+const BODY_PIECE_BYTES: usize = 256 << 10;
 /// Bytes that are unpacked without measuring first.
 const FIRST_BYTES: u64 = 4 << 20;
 /// Largest zstd window, as a power of two: 32 MiB.
@@ -61,9 +63,8 @@ pub(crate) async fn push(State(app): State<App>, request: Request) -> Result<Res
 
 async fn take(app: &App, request: Request) -> Result<Response, ApiError> {
     let packing = packing(request.headers())?;
-    let declared = declared_bytes(request.headers())?;
-    let bodies = turn(&app.turns.bodies_kib, declared.unwrap_or(BODY_BYTES_MAX).div_ceil(1024)).await?;
-    let body = collect(request.into_body()).await?;
+    check_declared(request.headers())?;
+    let (body, bodies) = collect(app, request.into_body()).await?;
     let decoding = turn(&app.turns.decoding, 1).await?;
     let shared = app.clone();
     let checked = blocking(move || {
@@ -102,26 +103,39 @@ fn packing(headers: &HeaderMap) -> Result<Packing, ApiError> {
     }
 }
 
-fn declared_bytes(headers: &HeaderMap) -> Result<Option<usize>, ApiError> {
-    let Some(length) = headers.get(header::CONTENT_LENGTH) else { return Ok(None) };
-    let length: usize = length
-        .to_str()
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .ok_or_else(|| ApiError::bad("`content-length` is not a number"))?;
-    if length > BODY_BYTES_MAX { Err(too_long()) } else { Ok(Some(length)) }
+/// Refuses by its head what is too long.
+fn check_declared(headers: &HeaderMap) -> Result<(), ApiError> {
+    let Some(length) = headers.get(header::CONTENT_LENGTH) else { return Ok(()) };
+    let length: Option<usize> = length.to_str().ok().and_then(|text| text.parse().ok());
+    match length {
+        None => Err(ApiError::bad("`content-length` is not a number")),
+        Some(length) if length > BODY_BYTES_MAX => Err(too_long()),
+        Some(_) => Ok(()),
+    }
 }
 
 fn too_long() -> ApiError {
     ApiError::too_large(format!("the body is over {BODY_BYTES_MAX} bytes")).hint("send it in parts")
 }
 
-async fn collect(body: Body) -> Result<Bytes, ApiError> {
-    match Limited::new(body, BODY_BYTES_MAX).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_long()),
-        Err(error) => Err(ApiError::bad(format!("the body did not arrive whole: {error}"))),
+/// Receives a body. Its bytes count against the bound on all bodies as they arrive: one that is
+/// announced and never comes takes no room from the others.
+async fn collect(app: &App, mut body: Body) -> Result<(Vec<u8>, Vec<OwnedSemaphorePermit>), ApiError> {
+    let (mut bytes, mut permits, mut counted) = (Vec::new(), Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|error| ApiError::bad(format!("the body did not arrive whole: {error}")))?;
+        let Some(data) = frame.data_ref() else { continue };
+        if bytes.len() + data.len() > BODY_BYTES_MAX {
+            return Err(too_long());
+        }
+        bytes.extend_from_slice(data);
+        while counted < bytes.len() {
+            permits.push(turn(&app.turns.bodies_kib, BODY_PIECE_BYTES >> 10).await?);
+            counted += BODY_PIECE_BYTES;
+        }
     }
+    Ok((bytes, permits))
 }
 
 fn decode(packing: Packing, body: &[u8]) -> Result<PushRequest, PushError> {
