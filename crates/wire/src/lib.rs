@@ -1,5 +1,11 @@
 //! Bytes to model and back. Layer 1; knows no sockets and no files.
 //!
-//! Today: the push protocol (`docs/format/push.md`). Exposition, remote write and OTLP join it here.
+//! The push protocol (`docs/format/push.md`), scraped pages in Prometheus' text format and OpenMetrics,
+//! and remote write. Every reader borrows from its input, has bounds with names and allocates nothing
+//! by a length that the input claims. OTLP joins them here.
 
+pub mod exposition;
+pub mod openmetrics;
+pub mod page;
 pub mod push;
+pub mod remote_write;

@@ -1,0 +1,8 @@
+//! The readers of `wire` through their public faces.
+
+#![expect(clippy::unwrap_used, reason = "the lint's exemption covers test functions, not their helpers")]
+
+mod exposition;
+mod openmetrics;
+mod page;
+mod remote_write;
