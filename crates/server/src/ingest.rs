@@ -27,6 +27,10 @@ const TAGS_MAX: usize = 200;
 pub(crate) const DESCRIPTION_BYTES_MAX: usize = 64 << 10;
 /// Longest text a session says of itself (host, token, reason), bytes.
 const SESSION_TEXT_BYTES_MAX: usize = 4 << 10;
+/// Times of sessions lie within as many nanoseconds of the epoch, as those of points do.
+const TIME_NS_MAX: u64 = 1 << 62;
+/// Most points that one request can say were lost: sums of them don't overflow.
+const COUNT_MAX: u64 = 1 << 40;
 /// Longest reason under which a client counts what it lost, bytes.
 const REASON_BYTES_MAX: usize = 40;
 /// Most reasons in one request.
@@ -233,6 +237,11 @@ fn shorten(mut text: String) -> String {
 }
 
 fn check_change(shared: &Shared, change: &mut RunChange, refused: &mut Refused) {
+    let sane = |(_, event): &(WriterId, model::SessionEvent)| event.time_ns.unsigned_abs() < TIME_NS_MAX;
+    if change.session.as_ref().is_some_and(|session| !sane(session)) {
+        change.session = None;
+        refused.add("session_time", 1, || "a session's time lies beyond the years 1823 to 2116".into());
+    }
     if let Some((_, event)) = &mut change.session {
         let facts = &mut event.facts;
         for text in [&mut facts.host, &mut facts.job_token, &mut facts.client_version, &mut event.reason] {
@@ -272,7 +281,8 @@ fn check_change(shared: &Shared, change: &mut RunChange, refused: &mut Refused) 
         cut(description, DESCRIPTION_BYTES_MAX);
     }
     change.dropped.truncate(REASONS_MAX);
-    for (reason, _) in &mut change.dropped {
+    for (reason, count) in &mut change.dropped {
+        *count = (*count).min(COUNT_MAX);
         let bounded = !reason.is_empty()
             && reason.len() <= REASON_BYTES_MAX
             && reason.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');

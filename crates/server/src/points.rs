@@ -141,10 +141,12 @@ impl Reading {
             if sampled < SAMPLED_CHUNKS {
                 sampled += 1;
                 let keys: Vec<i64> = chunk.samples()?.iter().filter_map(|s| self.lens.key(s)).collect();
-                distances.extend(keys.windows(2).filter(|k| k[1] > k[0]).map(|k| ((k[1] - k[0]) as f64, 1)));
+                distances.extend(
+                    keys.windows(2).filter(|k| k[1] > k[0]).map(|k| (k[1].saturating_sub(k[0]) as f64, 1)),
+                );
             } else if summary.count > 1 && greatest > least {
                 let gaps = u64::from(summary.count - 1);
-                distances.push((greatest.wrapping_sub(least) as f64 / gaps as f64, gaps));
+                distances.push((greatest.saturating_sub(least) as f64 / gaps as f64, gaps));
             }
             if greatest < from || least > to {
                 return Ok(());

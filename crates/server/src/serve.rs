@@ -19,7 +19,7 @@ const HEAD_TIME_MAX: Duration = Duration::from_secs(75);
 /// Largest request head, bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// How long open requests may take to finish when the server stops.
-pub(crate) const STOP_TIME_MAX: Duration = Duration::from_secs(8);
+pub(crate) const STOP_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Serves until `stopping` turns true and open requests are done, or their time is up.
 pub(crate) async fn serve(listener: TcpListener, router: Router, app: App, stopping: watch::Receiver<bool>) {

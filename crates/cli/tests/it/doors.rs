@@ -213,3 +213,34 @@ fn columns_of_unequal_length_and_wrong_events_are_400() {
     assert_eq!(server.push(&event).0, 400);
     assert_eq!(server.get("/api/tg/v1/runs")["total"], 0, "nothing of a bad request is kept");
 }
+
+#[test]
+fn senders_that_announce_a_body_and_never_send_it_hold_nobody_up() {
+    let server = Server::start(&[]);
+    let head = "POST /api/tg/v1/push HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-protobuf\r\ncontent-length: 33000000\r\n\r\nab";
+    let slow: Vec<std::net::TcpStream> = (0..10)
+        .map(|_| {
+            let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
+            stream.write_all(head.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!(server.push(&request("r", 1, 1, vec![series("loss", &[1.0])])).0, 200);
+    drop(slow);
+}
+
+#[test]
+fn a_session_beyond_all_time_is_refused_and_its_points_are_kept() {
+    let server = Server::start(&[]);
+    for (sequence, time_ms) in [(1, i64::MIN), (2, i64::MAX)] {
+        let mut sent = request("r", 1, sequence, vec![series("loss", &[1.0])]);
+        sent.session = Some(wire::push::Session { time_ms, ..crate::process::session(0, 1) });
+        sent.dropped =
+            vec![wire::push::Count { reason: "queue".into(), count: u64::MAX, ..Default::default() }];
+        let response = server.push(&sent).1.unwrap();
+        assert_eq!(response.refused[0].reason, "session_time");
+    }
+    let row = &server.get("/api/tg/v1/runs")["runs"][0];
+    assert_eq!((&row["state"], &row["attempts"]), (&"stale".into(), &0.into()));
+    assert_eq!(server.metric("truegauge_http_panics_total"), 0.0);
+}

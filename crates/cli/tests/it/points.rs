@@ -208,3 +208,38 @@ fn more_series_than_an_answer_holds_are_refused_or_cut_with_a_warning() {
     let few = json!({"axis": "step", "queries": [{"run_id": id("r"), "metric": "loss"}], "format": "json"});
     assert_eq!(server.post_json("/api/tg/v1/points", &few).json()["series"].as_array().unwrap().len(), 50);
 }
+
+#[test]
+fn times_steps_and_values_at_the_edge_of_their_range_are_drawn() {
+    let server = Server::start(&[]);
+    let edge = 1i64 << 61;
+    let samples: Vec<model::Sample> = [
+        (-edge, i64::MIN, f64::MIN),
+        (0, 0, f64::NAN),
+        (1, -1, 5e-324),
+        (T0, i64::MAX, f64::INFINITY),
+        (edge, i64::MAX - 1, f64::MAX),
+    ]
+    .into_iter()
+    .map(|(time_ns, step, value)| model::Sample { time_ns, value, step: Some(step) })
+    .collect();
+    let sent = wire::push::Series::new("edge", &[], "", &samples);
+    assert_eq!(server.push(&request("r", 1, 1, vec![sent])).1.unwrap().stored, 5);
+    for axis in ["step", "time", "relative"] {
+        for buckets in [1, 2, 3, 1_000] {
+            let path =
+                format!("/api/tg/v1/runs/{}/points?metric=edge&axis={axis}&buckets={buckets}", id("r"));
+            assert_eq!(server.get(&path)["points_read"], 5, "{axis} {buckets}");
+            for smooth in
+                [json!(null), json!({"kind": "ema", "weight": 0.9}), json!({"kind": "window", "size": 3})]
+            {
+                let body = json!({"axis": axis, "buckets": buckets, "smooth": smooth, "format": "json",
+                    "queries": [{"run_id": id("r"), "metric": "edge"}]});
+                let answer = server.post_json("/api/tg/v1/points", &body).json();
+                assert_eq!(answer["points_read"], 5, "{axis} {buckets} {smooth}");
+            }
+        }
+    }
+    assert_eq!(server.get("/api/tg/v1/runs")["total"], 1);
+    assert_eq!(server.get(&format!("/api/tg/v1/runs/{}", id("r")))["points"], 5);
+}

@@ -32,7 +32,7 @@ enum Format {
 ///
 /// CSV columns: `metric,labels,scale,attempt,step,time_ns,value`. An answer that breaks off is cut
 /// without its end, so that a client notices.
-#[utoipa::path(get, path = "/api/tg/v1/runs/{run_id}/export",
+#[utoipa::path(get, operation_id = "exportRun", path = "/api/tg/v1/runs/{run_id}/export",
     params(
         ("run_id" = String, Path, description = "16 hex digits"),
         ("format" = Option<String>, Query, description = "`csv` (default) or `ndjson`"),

@@ -75,7 +75,7 @@ impl Metric {
 }
 
 /// The series of a run, without their points.
-#[utoipa::path(get, path = "/api/tg/v1/runs/{run_id}/metrics",
+#[utoipa::path(get, operation_id = "listMetrics", path = "/api/tg/v1/runs/{run_id}/metrics",
     params(("run_id" = String, Path, description = "16 hex digits")),
     responses((status = 200, body = MetricsAnswer), (status = 404, body = crate::error::ErrorBody)))]
 pub(crate) async fn list(

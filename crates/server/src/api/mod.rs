@@ -215,6 +215,11 @@ mod tests {
             .collect();
         let mut routed: Vec<String> =
             table().iter().map(|row| format!("{} {}", row.method, row.path)).collect();
+        let operations = description["paths"].as_object().unwrap().values();
+        let operations = operations.flat_map(|methods| methods.as_object().unwrap().values());
+        let ids: Vec<&str> = operations.map(|o| o["operationId"].as_str().unwrap()).collect();
+        let unique: std::collections::BTreeSet<&str> = ids.iter().copied().collect();
+        assert_eq!(unique.len(), ids.len(), "{ids:?}");
         described.sort();
         routed.sort();
         assert_eq!(described, routed);

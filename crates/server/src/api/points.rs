@@ -98,7 +98,7 @@ impl Columns {
 
 /// Points of one metric of a run, gathered into buckets; with no more points than buckets, the points
 /// themselves.
-#[utoipa::path(get, path = "/api/tg/v1/runs/{run_id}/points",
+#[utoipa::path(get, operation_id = "readPoints", path = "/api/tg/v1/runs/{run_id}/points",
     params(
         ("run_id" = String, Path, description = "16 hex digits"),
         ("metric" = String, Query, description = "display or PromQL name"),
@@ -334,7 +334,7 @@ pub(crate) struct NonFinite {
 /// `binary`: the bytes `TGP1`, a little-endian u32 with the head's length, the head as JSON padded
 /// with spaces to a multiple of 8 from the start, then columns of little-endian f64. NaN marks a cell
 /// without a finite point. With no more distinct x than buckets, the grid is those x.
-#[utoipa::path(post, path = "/api/tg/v1/points", request_body = ManyBody,
+#[utoipa::path(post, operation_id = "readManyPoints", path = "/api/tg/v1/points", request_body = ManyBody,
     responses(
         (status = 200, content_type = "application/octet-stream", body = ManyHead),
         (status = 400, body = crate::error::ErrorBody), (status = 413, body = crate::error::ErrorBody)

@@ -36,7 +36,7 @@ enum Packing {
 /// Takes points, facts and signs of life of a run; the answer comes when they are durable.
 ///
 /// Body and answer are protobuf (`docs/format/push.md`); the body may be packed with zstd or gzip.
-#[utoipa::path(post, path = "/api/tg/v1/push",
+#[utoipa::path(post, operation_id = "push", path = "/api/tg/v1/push",
     request_body(content = Vec<u8>, content_type = "application/x-protobuf"),
     responses(
         (status = 200, content_type = "application/x-protobuf", body = Vec<u8>),

@@ -18,13 +18,13 @@ pub(crate) struct Readiness {
 }
 
 /// The process lives.
-#[utoipa::path(get, path = "/healthz", responses((status = 200, body = String, content_type = "text/plain")))]
+#[utoipa::path(get, operation_id = "healthz", path = "/healthz", responses((status = 200, body = String, content_type = "text/plain")))]
 pub(crate) async fn healthz() -> &'static str {
     "ok\n"
 }
 
 /// Points can be taken and read.
-#[utoipa::path(get, path = "/readyz", responses(
+#[utoipa::path(get, operation_id = "readyz", path = "/readyz", responses(
     (status = 200, body = Readiness), (status = 503, body = crate::error::ErrorBody, description = "with the reasons")
 ))]
 pub(crate) async fn readyz(State(app): State<App>) -> Result<Response, ApiError> {
@@ -42,7 +42,7 @@ pub(crate) async fn readyz(State(app): State<App>) -> Result<Response, ApiError>
 }
 
 /// The server's own metrics in Prometheus' text format.
-#[utoipa::path(get, path = "/metrics", responses((status = 200, body = String, content_type = "text/plain")))]
+#[utoipa::path(get, operation_id = "metrics", path = "/metrics", responses((status = 200, body = String, content_type = "text/plain")))]
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, ApiError> {
     let shared = app.clone();
     let page = blocking(move || Ok(shared.metrics.page(&shared.store.status()))).await?;
@@ -50,7 +50,7 @@ pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, ApiError
 }
 
 /// This description.
-#[utoipa::path(get, path = "/api/openapi.json", responses((status = 200, content_type = "application/json", body = Object)))]
+#[utoipa::path(get, operation_id = "openapi", path = "/api/openapi.json", responses((status = 200, content_type = "application/json", body = Object)))]
 pub(crate) async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], super::openapi_json()).into_response()
 }

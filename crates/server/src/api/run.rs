@@ -130,7 +130,7 @@ fn attribute(value: &AttributeValue) -> serde_json::Value {
 }
 
 /// Everything about a run but its points.
-#[utoipa::path(get, path = "/api/tg/v1/runs/{run_id}",
+#[utoipa::path(get, operation_id = "showRun", path = "/api/tg/v1/runs/{run_id}",
     params(("run_id" = String, Path, description = "16 hex digits")),
     responses((status = 200, body = RunAnswer), (status = 404, body = crate::error::ErrorBody)))]
 pub(crate) async fn show(
@@ -158,7 +158,7 @@ pub(crate) struct ChangeBody {
 }
 
 /// Changes tags and description.
-#[utoipa::path(patch, path = "/api/tg/v1/runs/{run_id}",
+#[utoipa::path(patch, operation_id = "changeRun", path = "/api/tg/v1/runs/{run_id}",
     params(("run_id" = String, Path, description = "16 hex digits")),
     request_body = ChangeBody,
     responses(
@@ -208,7 +208,7 @@ pub(crate) struct Deleted {
 }
 
 /// Hides a run; within 30 seconds `restore` brings it back, then it is removed for good.
-#[utoipa::path(delete, path = "/api/tg/v1/runs/{run_id}",
+#[utoipa::path(delete, operation_id = "deleteRun", path = "/api/tg/v1/runs/{run_id}",
     params(("run_id" = String, Path, description = "16 hex digits")),
     responses(
         (status = 200, body = Deleted), (status = 404, body = crate::error::ErrorBody),
@@ -232,7 +232,7 @@ pub(crate) async fn remove(
 }
 
 /// Brings a deleted run back.
-#[utoipa::path(post, path = "/api/tg/v1/runs/{run_id}/restore",
+#[utoipa::path(post, operation_id = "restoreRun", path = "/api/tg/v1/runs/{run_id}/restore",
     params(("run_id" = String, Path, description = "16 hex digits")),
     responses(
         (status = 200, body = RunAnswer), (status = 404, body = crate::error::ErrorBody),

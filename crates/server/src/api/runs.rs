@@ -131,12 +131,14 @@ impl<'a> Entry<'a> {
     fn end_ns(&self) -> i64 {
         match self.state {
             RunState::Running => self.now_ns,
+            _ if self.run.attempts.is_empty() => self.facts().last_time_ns.unwrap_or(self.since_ns),
             _ => self.since_ns,
         }
     }
 
     fn elapsed_seconds(&self) -> f64 {
-        (self.end_ns() - run_start_ns(self.shared, &self.run)).max(0) as f64 / NANOS_PER_SECOND as f64
+        self.end_ns().saturating_sub(run_start_ns(self.shared, &self.run)).max(0) as f64
+            / NANOS_PER_SECOND as f64
     }
 
     fn state_reason(&self) -> String {
@@ -144,7 +146,7 @@ impl<'a> Entry<'a> {
             RunState::Failed => self.run.failure.clone(),
             RunState::Stale if self.run.sessions.is_empty() => "no session was ever opened".into(),
             RunState::Stale => {
-                let silent = (self.now_ns - self.since_ns).max(0) / NANOS_PER_SECOND;
+                let silent = self.now_ns.saturating_sub(self.since_ns).max(0) / NANOS_PER_SECOND;
                 let text = match silent {
                     0..=119 => format!("{silent} s"),
                     120..=7_199 => format!("{} min", silent / 60),
@@ -251,13 +253,13 @@ pub(crate) struct FilterKeys {
 }
 
 /// What can be written before the colon of a filter's token.
-#[utoipa::path(get, path = "/api/tg/v1/filter", responses((status = 200, body = FilterKeys)))]
+#[utoipa::path(get, operation_id = "listFilterKeys", path = "/api/tg/v1/filter", responses((status = 200, body = FilterKeys)))]
 pub(crate) async fn filter_keys() -> Json<FilterKeys> {
     Json(FilterKeys { keys: KEYS.to_vec() })
 }
 
 /// Runs, newest first unless sorted.
-#[utoipa::path(get, path = "/api/tg/v1/runs",
+#[utoipa::path(get, operation_id = "listRuns", path = "/api/tg/v1/runs",
     params(
         ("filter" = Option<String>, Query, description = "tokens joined by space: `state:running -tag:debug loss:<0.5 word`"),
         ("sort" = Option<String>, Query, description = "name, state, started, elapsed, step, points, a metric or an attribute; `-` in front turns it round, commas add further keys"),
@@ -293,8 +295,8 @@ fn page(shared: &Shared, params: &Params) -> Result<Json<RunsAnswer>, ApiError> 
         passes && states.as_ref().is_none_or(|states| states.contains(&entry.state))
     });
     sort(&mut entries, params.get("sort"), &mut warnings);
-    let start = params.get("cursor").map_or(Ok(0), |cursor| after(cursor, &entries))?;
-    let shown = &entries[start.min(entries.len())..];
+    let start = params.get("cursor").map_or(Ok(0), |cursor| after(cursor, &entries))?.min(entries.len());
+    let shown = &entries[start..];
     let shown = &shown[..limit.min(shown.len())];
     let end = start + shown.len();
     let next = shown.last().filter(|_| end < entries.len()).map(|entry| format!("{end}.{}", entry.run.id()));

@@ -36,7 +36,7 @@ pub(crate) struct StoreStatus {
 }
 
 /// Version, store and disk.
-#[utoipa::path(get, path = "/api/tg/v1/status", responses((status = 200, body = Status)))]
+#[utoipa::path(get, operation_id = "status", path = "/api/tg/v1/status", responses((status = 200, body = Status)))]
 pub(crate) async fn status(State(app): State<App>) -> Result<Json<Status>, ApiError> {
     blocking(move || {
         let store = app.store.status();

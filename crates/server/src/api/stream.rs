@@ -61,7 +61,7 @@ pub(crate) struct Ping {
 /// Changes as they come: `runs` and `run` events at most once a second, `ping` every ten.
 ///
 /// Each event's `id` is a cursor; sent back as `Last-Event-ID`, what was missed comes first.
-#[utoipa::path(get, path = "/api/tg/v1/stream",
+#[utoipa::path(get, operation_id = "stream", path = "/api/tg/v1/stream",
     params(
         ("topics" = String, Query, description = "`runs`, `run:<id>`, several with commas"),
         ("Last-Event-ID" = Option<String>, Header, description = "the latest `id` seen"),
