@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
+use pyo3::type_object::PyTypeInfo;
+use pyo3::types::PyMapping;
 
 use crate::run::{Call, RunCore};
 
@@ -102,6 +104,9 @@ fn warn(py: Python<'_>, message: &str) {
 #[pymodule]
 fn _truegauge(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
+    // Looked up now, not at the first use: that imports, which lets other threads run, and a child
+    // forked meanwhile would wait for ever for the thread that was at it.
+    drop(PyMapping::type_object(py));
     client::set_warning_hook(|warning| notice::put(warning.message));
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("TruegaugeError", py.get_type::<errors::TruegaugeError>())?;

@@ -4,8 +4,8 @@
 //! line there, and said by the next call that comes from Python.
 
 use std::ffi::CString;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use pyo3::prelude::*;
 
@@ -17,9 +17,23 @@ const WAITING_MAX: usize = 64;
 static WAITING: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static ANY: AtomicBool = AtomicBool::new(false);
 
+/// The line, if it can be had soon. A thread that held it while this process was forked holds it for
+/// ever, and then warnings are the lesser loss.
+fn line() -> Option<MutexGuard<'static, Vec<String>>> {
+    const TRIES_MAX: u32 = 1000;
+    for _ in 0..TRIES_MAX {
+        match WAITING.try_lock() {
+            Ok(waiting) => return Some(waiting),
+            Err(TryLockError::Poisoned(waiting)) => return Some(waiting.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        }
+    }
+    None
+}
+
 /// Puts a warning in line. Takes no GIL.
 pub(crate) fn put(message: String) {
-    let Ok(mut waiting) = WAITING.lock() else { return };
+    let Some(mut waiting) = line() else { return };
     if waiting.len() < WAITING_MAX {
         waiting.push(message);
         ANY.store(true, Ordering::Release);
@@ -37,7 +51,7 @@ pub(crate) fn say(py: Python<'_>) {
 #[cold]
 fn say_all(py: Python<'_>) {
     ANY.store(false, Ordering::Release);
-    let waiting = WAITING.lock().map(|mut waiting| std::mem::take(&mut *waiting)).unwrap_or_default();
+    let waiting = line().map(|mut waiting| std::mem::take(&mut *waiting)).unwrap_or_default();
     for message in waiting {
         warn(py, &message);
     }
@@ -83,7 +97,7 @@ fn log(py: Python<'_>, level: &str, message: &str) -> PyResult<()> {
 
 /// In a forked child: forgets what the parent had still to say.
 pub(crate) fn forget() {
-    if let Ok(mut waiting) = WAITING.try_lock() {
+    if let Some(mut waiting) = line() {
         waiting.clear();
     }
     ANY.store(false, Ordering::Release);

@@ -141,10 +141,10 @@ impl RunCore {
             notice::say(py);
             return Ok(());
         }
-        let points = match name.cast::<PyMapping>() {
-            _ if name.is_instance_of::<PyString>() => vec![(name.clone(), value.cloned())],
-            Ok(mapping) => self.mapping(py, mapping, value, quick)?,
-            Err(_) => vec![(name.clone(), value.cloned())],
+        let mapping = if name.is_instance_of::<PyString>() { None } else { name.cast::<PyMapping>().ok() };
+        let points = match mapping {
+            Some(mapping) => self.mapping(py, mapping, value, quick)?,
+            None => vec![(name.clone(), value.cloned())],
         };
         if !points.is_empty() {
             self.take_all(py, &points, call)?;
