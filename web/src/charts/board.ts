@@ -1,5 +1,5 @@
 /** The charts of one run: which are seen, what they hold, and one question for all of an axis. */
-import { batch, computed, type Signal, signal } from '@preact/signals';
+import { batch, computed, effect, type Signal, signal } from '@preact/signals';
 import type { MetricRow, RunDetail } from '../lib/answers';
 import { isAbort } from '../lib/api';
 import { Palette, varyingLabels } from '../lib/colour';
@@ -14,6 +14,8 @@ export const SERIES_MAX = 20;
 /** Charts mounted at once at most. */
 export const MOUNTED_MAX = 48;
 const BUCKETS_MAX = 2000;
+const SETTLE_MS = 100;
+const natural = new Intl.Collator('en', { numeric: true });
 
 /** A chart's data as it came. */
 export interface Loaded {
@@ -49,12 +51,17 @@ export class Board {
       false,
     ),
   );
-  /** Colours by what tells a series apart; handed out in one order, so that they don't depend on scrolling. */
-  private readonly palette = computed(() => {
-    const palette = new Palette();
-    const keys = new Set((this.metrics.value ?? []).map((m) => this.colourKey(m.labels)));
-    for (const key of [...keys].sort()) palette.slot(key);
-    return palette;
+  /** Colours by what tells a series apart: the most common first, and what is known keeps its own. */
+  private readonly palette = new Palette();
+  private readonly colours = computed(() => {
+    const uses = new Map<string, number>();
+    for (const { labels } of this.metrics.value ?? []) {
+      const key = this.colourKey(labels);
+      uses.set(key, (uses.get(key) ?? 0) + 1);
+    }
+    const keys = [...uses].sort((a, b) => b[1] - a[1] || natural.compare(a[0], b[0]));
+    for (const [key] of keys) this.palette.slot(key);
+    return this.palette;
   });
   /** What each axis spans when nothing is zoomed. */
   readonly full: Record<Axis, Signal<Range | null>> = {
@@ -64,6 +71,12 @@ export class Board {
   };
   /** Where the cursor is on each axis. */
   readonly cursor: Record<Axis, Signal<number | null>> = {
+    step: signal(null),
+    time: signal(null),
+    relative: signal(null),
+  };
+  /** Where it is to within a tenth of a second: for lists that are costly to sort anew. */
+  readonly settled: Record<Axis, Signal<number | null>> = {
     step: signal(null),
     time: signal(null),
     relative: signal(null),
@@ -79,7 +92,19 @@ export class Board {
   private readonly controllers = new Map<string, AbortController>();
   private planned = false;
 
-  constructor(readonly runId: string) {}
+  private settling: ReturnType<typeof setTimeout> | undefined;
+  private readonly stopSettling: () => void;
+
+  constructor(readonly runId: string) {
+    this.stopSettling = effect(() => {
+      void [this.cursor.step.value, this.cursor.time.value, this.cursor.relative.value];
+      this.settling ??= setTimeout(() => {
+        this.settling = undefined;
+        for (const axis of ['step', 'time', 'relative'] as const)
+          this.settled[axis].value = this.cursor[axis].peek();
+      }, SETTLE_MS);
+    });
+  }
 
   /** A chart's state, made when first asked for. */
   state(name: string): ChartState {
@@ -119,7 +144,8 @@ export class Board {
   want(): void {
     if (this.planned) return;
     this.planned = true;
-    queueMicrotask(() => {
+    // A task later, so that all cards that came on the screen together are one question.
+    setTimeout(() => {
       this.planned = false;
       void this.load(false);
     });
@@ -217,7 +243,7 @@ export class Board {
 
   /** Colour slot of a line: by what tells it apart among all series of the run. */
   slot(labels: Record<string, string>): number {
-    return this.palette.value.slot(this.colourKey(labels));
+    return this.colours.value.slot(this.colourKey(labels));
   }
 
   private colourKey(labels: Record<string, string>): string {
@@ -226,6 +252,8 @@ export class Board {
 
   /** Calls off everything under way. */
   end(): void {
+    clearTimeout(this.settling);
+    this.stopSettling();
     for (const controller of this.controllers.values()) controller.abort();
   }
 }

@@ -19,11 +19,19 @@ export function plotEvents(
   };
   let wheeling: ReturnType<typeof setTimeout> | undefined;
   let panning = false;
+  let next: number | null | undefined;
   return {
     zoom: (range: { from: number; to: number }) => set(range, false),
     reset: () => view.resetZoom(),
     cursor: (x: number | null) => {
-      if (!board.pinned.peek()) board.cursor[axis()].value = x;
+      // Once a frame: a fast mouse sends more.
+      if (next === undefined) {
+        requestAnimationFrame(() => {
+          if (!board.pinned.peek()) board.cursor[axis()].value = next ?? null;
+          next = undefined;
+        });
+      }
+      next = x;
     },
     wheel: (event: WheelEvent, at: number) => {
       // A bare wheel scrolls the page unless the card has the focus.

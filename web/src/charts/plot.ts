@@ -17,6 +17,9 @@ export interface PlotEvents {
   pan(share: number, ended: boolean): void;
 }
 
+/** With more lines, the cursor has no dots on them: the legend reads them. */
+const POINTED_LINES = 6;
+
 type Drawn = (number | null | undefined)[];
 
 /** A mounted plot. */
@@ -97,6 +100,7 @@ export class Plot {
         },
         dataIdx: (_u, index, _closest, at) => this.sample(index, at),
         points: {
+          show: model.shape.lines.length <= POINTED_LINES,
           size: 6,
           width: 1.5,
           stroke: () => this.model!.ink.panel,
@@ -182,8 +186,8 @@ export class Plot {
     let labels: string[] = [];
     return {
       ...this.axisLook(),
-      size: 22,
-      gap: 4,
+      size: 26,
+      gap: 8,
       splits: (u, _at, low, high) => {
         const model = this.model!;
         const most = Math.max(

@@ -22,6 +22,20 @@ export interface Section {
   charts: ChartInfo[];
 }
 
+const UNITS: [RegExp, string][] = [
+  [/_bytes(_total)?$/, 'B'],
+  [/_seconds(_total)?$/, 's'],
+  [/_celsius$/, '°C'],
+  [/_watts$/, 'W'],
+  [/_joules(_total)?$/, 'J'],
+  [/_hertz$/, 'Hz'],
+];
+
+/** The unit that a metric's name ends with, if any: what has no description may still say it. */
+export function unitOfName(name: string): string {
+  return UNITS.find(([end]) => end.test(name))?.[1] ?? '';
+}
+
 const isSystem = (name: string) => /^system[/_]/.test(name);
 
 /** Puts series of one metric together. */
@@ -38,7 +52,7 @@ export function chartsOf(metrics: MetricRow[]): ChartInfo[] {
     charts.set(name, {
       name,
       promql: row.name,
-      unit: row.unit ?? '',
+      unit: row.unit || unitOfName(row.name),
       kind: row.kind ?? '',
       help: row.help ?? '',
       caveat: row.caveat ?? '',

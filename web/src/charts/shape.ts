@@ -100,7 +100,9 @@ function lineOf(dense: Float64Array, column: Columns, kept: number[], varying: s
   // Buckets stand further apart than the points in them; a sparse series further than the buckets.
   const spacing = Math.max(column.interval, medianStep(present));
   return {
-    key: varying.map((k) => column.labels[k] ?? '').join(' · '),
+    key: varying
+      .flatMap((k) => lineWord(k, column.labels[k] ?? (k === 'scale' ? column.scale : '')))
+      .join(' · '),
     labels: column.labels,
     attempt: column.attempt,
     ghost: false,
@@ -112,6 +114,12 @@ function lineOf(dense: Float64Array, column: Columns, kept: number[], varying: s
     spacing,
     breaks: breaksOf(dense, raw, count, spacing),
   };
+}
+
+/** A label's value; a bare number says what it numbers. */
+function lineWord(label: string, value: string): string[] {
+  if (value === '') return [];
+  return [/^\d+$/.test(value) ? `${label} ${value}` : value];
 }
 
 const own = (x: Float64Array, y: Float64Array) => x.filter((_, at) => Number.isFinite(y[at]));

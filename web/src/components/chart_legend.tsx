@@ -70,7 +70,7 @@ interface LegendProps {
 
 /** Sorted by the value at the cursor; click for one alone, `Ctrl` and click to switch one. */
 export function LegendList({ board, axis, shape, entries, unit, hidden, setHidden, hover }: LegendProps) {
-  const cursor = board.cursor[axis].value;
+  const cursor = board.settled[axis].value;
   const read = entries
     .map((entry) => ({ entry, reading: readAt(shape, entry, cursor, unit) }))
     .sort((a, b) => (b.reading?.value ?? -Infinity) - (a.reading?.value ?? -Infinity));

@@ -107,7 +107,7 @@ export const COLUMNS: Column[] = [
     title: () => 'Project',
     sort: '',
     number: false,
-    width: 150,
+    width: 140,
     cell: (row) => (
       <Name
         class="quiet"
@@ -183,7 +183,7 @@ export const COLUMNS: Column[] = [
     title: () => 'Hosts',
     sort: '',
     number: false,
-    width: 150,
+    width: 116,
     cell: (row) =>
       row.hosts.length === 0 ? (
         <Absent why="not known" />

@@ -33,13 +33,16 @@ export interface RunTableProps {
 /** Rows on the screen, for other parts of the page. */
 export const rowsSeen = signal<[from: number, to: number]>([0, 0]);
 
-function template(columns: Column[], widths: Record<string, number>): string {
-  return [
-    '40px',
-    ...columns.map((c) =>
-      c.grows && !widths[c.id] ? `minmax(${c.width}px, 1fr)` : `${widths[c.id] ?? c.width}px`,
-    ),
-  ].join(' ');
+const CHECKBOX = 40;
+
+/** The grid's columns, and how narrow all of them can be. */
+function layout(columns: Column[], widths: Record<string, number>) {
+  const each = columns.map((c) => {
+    const width = widths[c.id] ?? c.width;
+    return c.grows && !widths[c.id] ? `minmax(${width}px, 1fr)` : `${width}px`;
+  });
+  const least = columns.reduce((sum, c) => sum + (widths[c.id] ?? c.width), CHECKBOX);
+  return { '--columns': `${CHECKBOX}px ${each.join(' ')}`, '--least': `${least}px` };
 }
 
 /** The table. */
@@ -87,7 +90,7 @@ export function RunTable(props: RunTableProps) {
       aria-colcount={columns.length + 1}
       aria-multiselectable
       aria-activedescendant={rows[at] ? `run-${rows[at].run_id}` : undefined}
-      style={{ '--columns': template(columns, props.widths) }}
+      style={layout(columns, props.widths)}
       onScroll={measure}
     >
       <div class="head" role="row" aria-rowindex={1}>

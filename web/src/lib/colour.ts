@@ -1,31 +1,21 @@
-/** Which of the ten series colours a thing has: its own slot by hash, the next free one when taken. */
+/** Which of the ten series colours a thing has. */
 
 /** How many colours there are before they repeat with another dash. */
 export const SLOTS = 10;
 
-function hash(text: string): number {
-  let value = 2166136261;
-  for (const char of text) value = Math.imul(value ^ char.codePointAt(0)!, 16777619);
-  return value >>> 0;
-}
-
-/** Hands out slots; the same keys in the same order always get the same ones. */
+/** Hands out slots: whoever comes first gets the next free one and keeps it. */
 export class Palette {
   private readonly slots = new Map<string, number>();
-  // The first colour belongs to what has nothing to tell it apart.
-  private readonly taken = new Set<number>([0]);
 
   /** The slot of `key`, from 0; 10 and above repeat the colours with dash `2 2`. */
   slot(key: string): number {
+    // The first colour belongs to what has nothing to tell it apart.
     if (key === '') return 0;
     const known = this.slots.get(key);
     if (known !== undefined) return known;
-    const round = Math.floor((this.slots.size + 1) / SLOTS) * SLOTS;
-    let slot = hash(key) % SLOTS;
-    for (let tries = 0; tries < SLOTS && this.taken.has(round + slot); tries++) slot = (slot + 1) % SLOTS;
-    this.taken.add(round + slot);
-    this.slots.set(key, round + slot);
-    return round + slot;
+    const slot = this.slots.size + 1;
+    this.slots.set(key, slot);
+    return slot;
   }
 }
 

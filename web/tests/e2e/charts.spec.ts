@@ -183,8 +183,8 @@ test('a chart fills the window and can be read as a table', async ({ page, serve
   await page.keyboard.press('v');
   await expect(page.getByRole('dialog').getByRole('columnheader')).toHaveText([
     'step',
-    '0',
-    '1',
+    'rank 0',
+    'rank 1',
     'min – max',
     'points',
   ]);
