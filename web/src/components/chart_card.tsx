@@ -80,6 +80,7 @@ export function ChartCard(props: CardProps) {
   const menu = (): MenuItem[] => [
     { text: full ? 'Leave full screen' : 'Full screen', key: 'f', run: actions.full },
     { text: view.isLog(chart.name) ? 'Linear axis' : 'Log axis', key: 'l', run: actions.log },
+    ...(chart.help || chart.caveat ? [{ text: 'What it measures', key: 'i', run: actions.explain }] : []),
     { text: 'View as table', key: 'v', run: actions.table },
     { text: 'Copy PromQL', run: () => void copy(promql(chart, board.runId), 'the PromQL selector') },
     { text: 'Copy Python', run: () => void copy(python(chart, board.runId), 'Python') },

@@ -7,7 +7,7 @@ import * as view from '../charts/view';
 import { zone } from '../lib/clock';
 import { formatCount } from '../lib/number';
 import type { Axis } from '../lib/points';
-import { shown } from '../lib/text';
+import { shown, visible } from '../lib/text';
 import { formatFull, formatSpan } from '../lib/time';
 
 const MERGED_SHARE = 0.09;
@@ -110,7 +110,7 @@ export function EventLane({ board }: { board: Board }) {
             key={m.x}
             class={share(m.x) > 80 ? 'event left' : 'event'}
             style={{ left: `${share(m.x)}%` }}
-            title={`${formatCount(m.count)} × ${m.kinds.join(', ')} in ${m.names.join(', ')} at ${placeText(axis, m.x, zone.value)}`}
+            title={`${formatCount(m.count)} × ${m.kinds.join(', ')} in ${visible(m.names.join(', '))} at ${placeText(axis, m.x, zone.value)}`}
           >
             <svg width="10" height="10" viewBox="0 0 10 10" aria-hidden="true">
               <path d="M5 0 10 5 5 10 0 5z" />

@@ -111,7 +111,10 @@ export function FilterBar({ value, change, complete, unknown }: FilterBarProps) 
           setAt(-1);
         }}
         onFocus={() => setOpen(true)}
-        onBlur={() => setOpen(false)}
+        onBlur={() => {
+          setOpen(false);
+          commit(typed);
+        }}
         onKeyDown={keys}
       />
       <kbd>/</kbd>

@@ -24,8 +24,10 @@ export function Link(props: {
     if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     const [path, query] = props.href.split('?');
-    const kept = keptQuery();
-    open(path + (query ? `?${query}${kept.replace('?', '&')}` : kept));
+    const all = new URLSearchParams(query);
+    for (const [name, value] of new URLSearchParams(keptQuery())) all.set(name, value);
+    const text = all.toString();
+    open(path + (text ? `?${text}` : ''));
     window.scrollTo(0, 0);
   };
   return (

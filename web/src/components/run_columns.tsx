@@ -4,6 +4,7 @@ import type { Shape } from '../charts/shape';
 import { type RunRow, unspell } from '../lib/answers';
 import { formatCount, formatValue } from '../lib/number';
 import { runPath } from '../lib/route';
+import { visible } from '../lib/text';
 import { formatFull, formatSpan, formatWhen, type Zone } from '../lib/time';
 import { StateMark } from './icons';
 import { Link } from './link';
@@ -54,7 +55,7 @@ export function elapsedSeconds(row: RunRow, now: number): number | null {
 
 function StateCell({ row, context }: { row: RunRow; context: CellContext }) {
   const since = row.state === 'running' ? null : row.state_since_ms;
-  const title = [row.state_reason, since === null ? null : formatFull(since, context.zone)]
+  const title = [visible(row.state_reason ?? ''), since === null ? null : formatFull(since, context.zone)]
     .filter(Boolean)
     .join(' · ');
   return (
@@ -159,7 +160,7 @@ export const COLUMNS: Column[] = [
     cell: (row, context) => {
       const last = unspell(row.metric?.last);
       return (
-        <span class="metric-cell" title={row.metric?.name}>
+        <span class="metric-cell" title={visible(row.metric?.name ?? '')}>
           <Sparkline shape={row.metric ? context.spark(row) : undefined} />
           {last === null ? (
             <Absent why="no value" />
@@ -190,7 +191,7 @@ export const COLUMNS: Column[] = [
       ) : row.hosts.length === 1 ? (
         <Name class="quiet" text={row.hosts[0]} limit={22} />
       ) : (
-        <span class="quiet" title={row.hosts.slice(0, 50).join(', ')}>
+        <span class="quiet" title={visible(row.hosts.slice(0, 50).join(', '))}>
           {row.hosts.length} hosts
         </span>
       ),

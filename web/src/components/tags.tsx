@@ -1,6 +1,7 @@
 /** A run's tags, and their editor in place. */
 import { useEffect, useRef } from 'preact/hooks';
 import type { RunRow } from '../lib/answers';
+import { visible } from '../lib/text';
 import { Name } from './name';
 
 const SHOWN = 4;
@@ -48,7 +49,7 @@ export function Tags(props: {
         </span>
       ))}
       {!editing && row.tags.length > SHOWN && (
-        <span class="tag" title={row.tags.join(', ')}>
+        <span class="tag" title={visible(row.tags.join(', '))}>
           +{row.tags.length - SHOWN}
         </span>
       )}

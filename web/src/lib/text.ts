@@ -30,6 +30,6 @@ export function shown(text: string, limit = 48): string {
 export function labelText(labels: Record<string, string>): string {
   return Object.entries(labels)
     .sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([key, value]) => `${key}=${JSON.stringify(value)}`)
+    .map(([key, value]) => visible(`${key}=${JSON.stringify(value)}`))
     .join(', ');
 }

@@ -6,11 +6,11 @@ import { cadence } from '../charts/sections';
 import * as view from '../charts/view';
 import { Failure } from '../components/failure';
 import { StateMark } from '../components/icons';
-import { keptQuery, Link } from '../components/link';
+import { Link } from '../components/link';
 import { Name } from '../components/name';
 import { elapsedSeconds } from '../components/run_columns';
 import { Tags } from '../components/tags';
-import { open, param, setParams } from '../lib/address';
+import { open, param, params, setParams } from '../lib/address';
 import type { MetricRow, RunDetail } from '../lib/answers';
 import { askJson, isAbort, tokenEntered } from '../lib/api';
 import { now, switchZone, zone } from '../lib/clock';
@@ -82,10 +82,15 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
       leave();
       facts.end();
       points.end();
-      board.end();
-      runName.value = '';
     };
   }, [board, tokenEntered.value]);
+  useEffect(
+    () => () => {
+      board.end();
+      runName.value = '';
+    },
+    [board],
+  );
 
   const live = isLive();
   useEffect(() => {
@@ -99,13 +104,13 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
           keys: '[',
           does: 'Previous tab',
           group: 'Run',
-          run: () => open(runPath(scope, runId, 'overview') + keptQuery()),
+          run: () => open(runPath(scope, runId, 'overview') + window.location.search),
         },
         {
           keys: ']',
           does: 'Next tab',
           group: 'Run',
-          run: () => open(runPath(scope, runId, 'charts') + keptQuery()),
+          run: () => open(runPath(scope, runId, 'charts') + window.location.search),
         },
         { keys: 't', does: 'Edit tags', group: 'Run', run: () => (editing.value = runId) },
         {
@@ -119,6 +124,8 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
     [runId],
   );
 
+  // The tabs of a run share how it is looked at.
+  const query = params.value.size > 0 ? `?${params.value}` : '';
   const detail = board.detail.value;
   if (!detail) return <RunLoading runId={runId} error={error.value} retry={() => void readFacts()} />;
   const elapsed = elapsedSeconds(detail, now.value);
@@ -145,7 +152,7 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
         <span class="facts">
           {detail.attempts > 0 && <span>attempt {detail.attempts}</span>}
           {detail.hosts.length > 0 && (
-            <span title={detail.hosts.slice(0, 50).join(', ')}>
+            <span title={visible(detail.hosts.slice(0, 50).join(', '))}>
               {detail.hosts.length === 1 ? (
                 <Name text={detail.hosts[0]} limit={30} />
               ) : (
@@ -187,7 +194,7 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
       </div>
       <nav class="tabs" aria-label="Tabs of the run">
         {TABS.map(({ tab: one, text }) => (
-          <Link key={one} href={runPath(scope, runId, one)} current={one === tab}>
+          <Link key={one} href={runPath(scope, runId, one) + query} current={one === tab}>
             {text}
           </Link>
         ))}

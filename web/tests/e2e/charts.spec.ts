@@ -61,6 +61,27 @@ test('a zoom in one chart zooms those on the same axis, and the way back is a ke
   await expect(words(page, 'grad_norm')).toHaveAttribute('aria-label', /step 0 to step 999/);
 });
 
+test('wheel, drag and double click move in the data', async ({ page, server }) => {
+  await openCharts(page, server, await runId(server, NAME), 'loss');
+  const area = card(page, 'loss').locator('.u-over');
+  const box = (await area.boundingBox())!;
+  await page.mouse.move(box.x + box.width / 2, box.y + 60);
+  await page.mouse.wheel(0, -200);
+  await expect(words(page, 'loss')).toHaveAttribute('aria-label', /step 0 to step 999/);
+  await page.keyboard.down('Control');
+  await page.mouse.wheel(0, -200);
+  await page.keyboard.up('Control');
+  await expect(words(page, 'grad_norm')).toHaveAttribute('aria-label', /step 19\d to step 80\d/);
+  await page.keyboard.down('Shift');
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.8, box.y + 60, { steps: 4 });
+  await page.mouse.up();
+  await page.keyboard.up('Shift');
+  await expect(words(page, 'grad_norm')).toHaveAttribute('aria-label', /step \d\d? to step 6\d\d/);
+  await area.dblclick();
+  await expect(words(page, 'grad_norm')).toHaveAttribute('aria-label', /step 0 to step 999/);
+});
+
 test('the cursor is on all charts of an axis and reads real samples', async ({ page, server }) => {
   await openCharts(page, server, await runId(server, NAME), 'loss');
   const area = card(page, 'loss').locator('.u-over');
@@ -124,6 +145,39 @@ test('points that come in later show up by themselves', async ({ page, server })
   await expect(page.locator('.facts')).toContainText('step 19');
   await expect(card(page, 'born_later')).toBeVisible();
   await expect(page.getByText(/live · data age/)).toBeVisible();
+});
+
+test('a hidden tab asks for nothing and catches up when it is seen', async ({ page, server }) => {
+  const writer = new Writer(server.url);
+  await writer.push({
+    project: 'p',
+    run: 'hidden',
+    event: 1,
+    series: [{ name: 'loss', points: curve(10, Date.now(), (s) => s) }],
+  });
+  await openCharts(page, server, await runId(server, 'hidden'), 'loss');
+  await expect(words(page, 'loss')).toHaveAttribute('aria-label', /step 0 to step 9;/);
+  const hide = (hidden: boolean) =>
+    page.evaluate((value) => {
+      Object.defineProperty(document, 'hidden', { value, configurable: true });
+      document.dispatchEvent(new Event('visibilitychange'));
+    }, hidden);
+  const asked: string[] = [];
+  await hide(true);
+  page.on('request', (request) => asked.push(request.url()));
+  await writer.push({
+    project: 'p',
+    run: 'hidden',
+    series: [{ name: 'loss', points: curve(10, Date.now(), (s) => s, 10) }],
+  });
+  // Another page sees the point, so it was there to be seen.
+  const other = await page.context().newPage();
+  await openCharts(other, server, await runId(server, 'hidden'), 'loss');
+  await expect(words(other, 'loss')).toHaveAttribute('aria-label', /step 0 to step 19;/);
+  await other.close();
+  expect(asked).toEqual([]);
+  await hide(false);
+  await expect(words(page, 'loss')).toHaveAttribute('aria-label', /step 0 to step 19;/);
 });
 
 test('a new attempt stands apart and says what was not kept', async ({ page, server }) => {
