@@ -5,7 +5,7 @@ import { isAbort } from '../lib/api';
 import { Palette, varyingLabels } from '../lib/colour';
 import { type Axis, askPoints, type Columns, type PointsAnswer } from '../lib/points';
 import { drawable, type Range, union } from './range';
-import { type ChartInfo, chartsOf } from './sections';
+import { type ChartInfo, chartsOf, rank } from './sections';
 import { type Shape, shapeOf } from './shape';
 import * as view from './view';
 
@@ -51,15 +51,15 @@ export class Board {
       false,
     ),
   );
-  /** Colours by what tells a series apart: the most common first, and what is known keeps its own. */
+  /** Colours by what tells a series apart, those of the first charts first; what is known keeps its own. */
   private readonly palette = new Palette();
   private readonly colours = computed(() => {
-    const uses = new Map<string, number>();
-    for (const { labels } of this.metrics.value ?? []) {
+    const places = new Map<string, number>();
+    for (const { display, labels } of this.metrics.value ?? []) {
       const key = this.colourKey(labels);
-      uses.set(key, (uses.get(key) ?? 0) + 1);
+      places.set(key, Math.min(rank(display), places.get(key) ?? Infinity));
     }
-    const keys = [...uses].sort((a, b) => b[1] - a[1] || natural.compare(a[0], b[0]));
+    const keys = [...places].sort((a, b) => a[1] - b[1] || natural.compare(a[0], b[0]));
     for (const [key] of keys) this.palette.slot(key);
     return this.palette;
   });

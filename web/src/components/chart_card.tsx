@@ -48,7 +48,7 @@ export interface CardProps {
   setFull: (name: string | null) => void;
   openTable: (name: string) => void;
   /** Makes these the actions of the keys, while the card is pointed at. */
-  point: (name: string, actions: CardActions) => void;
+  point: (actions: CardActions) => void;
 }
 
 /** The card. */
@@ -76,7 +76,7 @@ export function ChartCard(props: CardProps) {
     zoom: (factor) => zoomAt(board, board.axisOf(chart), factor),
     step: (by) => stepCursor(board, board.axisOf(chart), state.loaded.peek()?.shape ?? null, by),
   };
-  const pointHere = () => props.point(chart.name, actions);
+  const pointHere = () => props.point(actions);
   const menu = (): MenuItem[] => [
     { text: full ? 'Leave full screen' : 'Full screen', key: 'f', run: actions.full },
     { text: view.isLog(chart.name) ? 'Linear axis' : 'Log axis', key: 'l', run: actions.log },

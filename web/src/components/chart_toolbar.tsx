@@ -138,8 +138,8 @@ export function ChartToolbar({ board }: { board: Board }) {
         onKeyDown={(e) => e.key === 'Escape' && e.currentTarget.blur()}
       />
       <span class="right">
-        <span class="quiet">zoom and cursor synced</span>
-        {read !== undefined && <span class="quiet">· {formatCount(read)} points read</span>}
+        {!smooth && <span class="quiet">zoom and cursor synced ·</span>}
+        {read !== undefined && <span class="quiet">{formatCount(read)} points read</span>}
         <button
           type="button"
           class="plain"

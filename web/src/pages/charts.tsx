@@ -9,11 +9,11 @@ import { ChartToolbar } from '../components/chart_toolbar';
 import { EventLane } from '../components/event_lane';
 import { PointTable } from '../components/point_table';
 import { Snippet } from '../components/snippet';
-import { setParams, zoomDepth } from '../lib/address';
+import { setParams } from '../lib/address';
 import { now, zone } from '../lib/clock';
-import { bind } from '../lib/keys';
 import { formatCount } from '../lib/number';
 import { formatSpan, formatWhen } from '../lib/time';
+import { useChartKeys } from './chart_keys';
 
 /** Columns of the grid by the page's width. */
 function columnsFor(width: number): number {
@@ -31,7 +31,7 @@ export function ChartsTab({ board }: { board: Board }) {
   const [columns, setColumns] = useState(columnsFor(window.innerWidth));
   const full = useSignal<string | null>(null);
   const table = useSignal<string | null>(null);
-  const pointed = useRef<{ name: string; actions: CardActions } | null>(null);
+  const pointed = useRef<CardActions | null>(null);
   useEffect(() => {
     const resize = () => setColumns(columnsFor(window.innerWidth));
     window.addEventListener('resize', resize);
@@ -53,59 +53,7 @@ export function ChartsTab({ board }: { board: Board }) {
       }),
     [board],
   );
-  useEffect(() => {
-    const act = (name: keyof CardActions) => () => {
-      const actions = pointed.current?.actions;
-      if (!actions) return false;
-      (actions[name] as () => void)();
-      return true;
-    };
-    const step = (by: number) => () => {
-      if (!pointed.current) return false;
-      pointed.current.actions.step(by);
-      return true;
-    };
-    const zoom = (factor: number) => () => {
-      if (!pointed.current) return false;
-      pointed.current.actions.zoom(factor);
-      return true;
-    };
-    const group = 'Chart under the pointer or focus';
-    return bind(
-      { keys: 'f', does: 'Full screen', group, run: act('full') },
-      { keys: 'l', does: 'Log scale', group, run: act('log') },
-      { keys: 'e', does: 'Export every point as CSV', group, run: act('save') },
-      { keys: 'v', does: 'View as table', group, run: act('table') },
-      { keys: 'i', does: 'What it measures', group, run: act('explain') },
-      { keys: 'ArrowLeft', does: 'Cursor back by one bucket', group, run: step(-1) },
-      { keys: 'ArrowRight', does: 'Cursor on by one bucket', group, run: step(1) },
-      { keys: 'Shift+ArrowLeft', does: 'Cursor back by ten', group, run: step(-10) },
-      { keys: 'Shift+ArrowRight', does: 'Cursor on by ten', group, run: step(10) },
-      { keys: '+', does: 'Zoom in', group, run: zoom(0.5) },
-      { keys: '-', does: 'Zoom out', group, run: zoom(2) },
-      {
-        keys: 'c',
-        does: 'Pin the cursor',
-        group: 'Charts',
-        run: () => (board.pinned.value = !board.pinned.peek()),
-      },
-      {
-        keys: 'Backspace',
-        does: 'Previous zoom',
-        group: 'Charts',
-        run: () => (zoomDepth() > 0 ? window.history.back() : view.resetZoom()),
-      },
-      {
-        keys: 'Escape',
-        does: 'Leave full screen, free the cursor',
-        group: 'Charts',
-        run: () => {
-          full.value = null;
-          board.pinned.value = false;
-        },
-      },
-    );
-  }, [board]);
+  useChartKeys(board, pointed, full);
 
   const charts = board.charts.value;
   if (board.metrics.value !== null && charts.length === 0) return <NoPoints board={board} />;
@@ -144,7 +92,7 @@ export function ChartsTab({ board }: { board: Board }) {
                   full={full}
                   setFull={(name) => (full.value = name)}
                   openTable={(name) => (table.value = name)}
-                  point={(name, actions) => (pointed.current = { name, actions })}
+                  point={(actions) => (pointed.current = actions)}
                 />
               ))}
             </SectionView>

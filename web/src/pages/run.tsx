@@ -3,7 +3,6 @@ import { useSignal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import { Board } from '../charts/board';
 import { cadence } from '../charts/sections';
-import * as view from '../charts/view';
 import { Failure } from '../components/failure';
 import { StateMark } from '../components/icons';
 import { Link } from '../components/link';
@@ -11,34 +10,23 @@ import { Name } from '../components/name';
 import { elapsedSeconds } from '../components/run_columns';
 import { Tags } from '../components/tags';
 import { open, param, params, setParams } from '../lib/address';
-import type { MetricRow, RunDetail } from '../lib/answers';
-import { askJson, isAbort, tokenEntered } from '../lib/api';
 import { now, switchZone, zone } from '../lib/clock';
-import { runName } from '../lib/crumb';
 import { saveCsv } from '../lib/download';
 import { bind } from '../lib/keys';
 import { formatCount } from '../lib/number';
-import { paced } from '../lib/pace';
 import { runPath, runsPath, type Scope, type Tab } from '../lib/route';
-import { askRun, changeTags } from '../lib/runs';
-import { follow } from '../lib/stream';
+import { changeTags } from '../lib/runs';
 import { visible } from '../lib/text';
 import { formatFull, formatSecond, formatSpan, formatWhen } from '../lib/time';
 import { tellError } from '../lib/toast';
 import { ChartsTab } from './charts';
 import { OverviewTab } from './overview';
+import { isLive, useRunFeed } from './run_feed';
 
-const POINTS_MS = 1000;
-const FACTS_MS = 4000;
 const TABS: { tab: Tab; text: string }[] = [
   { tab: 'overview', text: 'Overview' },
   { tab: 'charts', text: 'Charts' },
 ];
-
-/** Whether the page follows the run: not while it is zoomed or paused. */
-export function isLive(): boolean {
-  return param('live') !== '0' && view.zoomOf(view.pageAxis.value) === null;
-}
 
 /** The page. */
 export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; tab: Tab }) {
@@ -47,51 +35,7 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
   const editing = useSignal<string | null>(null);
   const pausedAt = useSignal<{ time: number; points: number } | null>(null);
 
-  const readFacts = useMemo(
-    () => async () => {
-      try {
-        const [detail, answer] = await Promise.all([
-          askRun(runId),
-          askJson<{ metrics: MetricRow[] }>(`runs/${encodeURIComponent(runId)}/metrics`),
-        ]);
-        board.detail.value = detail;
-        board.metrics.value = answer.metrics;
-        runName.value = detail.run;
-        document.title = `${visible(detail.run)} · truegauge`;
-        error.value = null;
-      } catch (failure) {
-        if (!isAbort(failure)) error.value = failure;
-      }
-    },
-    [board],
-  );
-
-  useEffect(() => {
-    void readFacts();
-    const facts = paced(readFacts, FACTS_MS);
-    const points = paced(() => board.load(true), POINTS_MS);
-    const leave = follow(`run:${runId}`, (event) => {
-      facts.ask();
-      if (event.event !== 'run') return;
-      const news = JSON.parse(event.data) as Partial<RunDetail>;
-      const detail = board.detail.peek();
-      if (detail) board.detail.value = { ...detail, ...news };
-      if (isLive()) points.ask();
-    });
-    return () => {
-      leave();
-      facts.end();
-      points.end();
-    };
-  }, [board, tokenEntered.value]);
-  useEffect(
-    () => () => {
-      board.end();
-      runName.value = '';
-    },
-    [board],
-  );
-
+  const readFacts = useRunFeed(board, error);
   const live = isLive();
   useEffect(() => {
     pausedAt.value = live ? null : { time: Date.now(), points: board.detail.peek()?.points ?? 0 };

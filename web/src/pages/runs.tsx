@@ -9,7 +9,7 @@ import { StateIcon } from '../components/icons';
 import { keptQuery } from '../components/link';
 import { Menu } from '../components/menu';
 import { MetricPicker } from '../components/metric_picker';
-import { type CellContext, COLUMNS } from '../components/run_columns';
+import type { CellContext } from '../components/run_columns';
 import { RunTable } from '../components/run_table';
 import { Segments } from '../components/segments';
 import { SelectionBar } from '../components/selection_bar';
@@ -21,7 +21,6 @@ import { now, zone } from '../lib/clock';
 import { completions } from '../lib/completion';
 import { saveCsv } from '../lib/download';
 import { unknownKeys } from '../lib/filter';
-import { bind } from '../lib/keys';
 import { formatCount } from '../lib/number';
 import { paced } from '../lib/pace';
 import { runPath, type Scope } from '../lib/route';
@@ -32,6 +31,8 @@ import { Sparks } from '../lib/sparks';
 import { follow } from '../lib/stream';
 import { formatSpan } from '../lib/time';
 import { tellError } from '../lib/toast';
+import { selectedIds, useRunKeys } from './run_keys';
+import { columnLayout } from './run_layout';
 
 const STATES: State[] = ['running', 'stale', 'failed', 'finished', 'paused'];
 const REFRESH_MS = 1000;
@@ -55,7 +56,7 @@ export function RunsPage({ scope }: { scope: Scope | null }) {
   const key = JSON.stringify(question);
   const rows = list.rows.value;
   const metric = question.metric || rows.find((r) => r.metric)?.metric?.name || 'loss';
-  const selected = new Set(param('sel').split(',').filter(Boolean));
+  const selected = selectedIds();
   const chosen = rows.filter((r) => selected.has(r.run_id));
 
   useEffect(() => {
@@ -63,8 +64,8 @@ export function RunsPage({ scope }: { scope: Scope | null }) {
     at.value = 0;
   }, [key, tokenEntered.value]);
   useEffect(() => sparks.want(rows.slice(...seen.current)), [rows]);
-  const refresh = useMemo(() => paced(() => list.refresh(), REFRESH_MS), []);
   useEffect(() => {
+    const refresh = paced(() => list.refresh(), REFRESH_MS);
     const leave = follow('runs', () => {
       heard.value = Date.now();
       refresh.ask();
@@ -72,9 +73,9 @@ export function RunsPage({ scope }: { scope: Scope | null }) {
     return () => {
       leave();
       refresh.end();
-      sparks.end();
     };
   }, [tokenEntered.value]);
+  useEffect(() => () => sparks.end(), [sparks]);
   useEffect(() => {
     document.title = `${scope?.project ?? 'Runs'} · truegauge`;
   }, [scope?.project]);
@@ -95,49 +96,10 @@ export function RunsPage({ scope }: { scope: Scope | null }) {
     list.rows.value = list.rows.value.filter((r) => !gone.has(r.run_id));
     void deleteRuns(doomed, () => void list.refresh());
   };
-  const exportRuns = async (which: RunRow[]) => {
+  const save = async (which: RunRow[]) => {
     for (const row of which) await saveCsv(row.run_id, row.run, null);
   };
-  useEffect(() => {
-    const move = (by: number) => () => {
-      at.value = Math.max(0, Math.min(list.rows.value.length - 1, at.value + by));
-    };
-    const here = () => list.rows.value[at.value];
-    const toggle = () => {
-      const row = here();
-      if (!row) return;
-      const ids = new Set(param('sel').split(',').filter(Boolean));
-      if (!ids.delete(row.run_id)) ids.add(row.run_id);
-      select(ids);
-    };
-    const targets = () => {
-      const ids = new Set(param('sel').split(',').filter(Boolean));
-      const some = list.rows.value.filter((r) => ids.has(r.run_id));
-      return some.length > 0 ? some : [here()].filter(Boolean);
-    };
-    const group = 'Runs';
-    return bind(
-      { keys: 'j', does: 'Row down', group, run: move(1) },
-      { keys: 'k', does: 'Row up', group, run: move(-1) },
-      { keys: 'ArrowDown', does: 'Row down', group, run: move(1) },
-      { keys: 'ArrowUp', does: 'Row up', group, run: move(-1) },
-      { keys: 'Space', does: 'Select the row', group, run: toggle },
-      { keys: 'Enter', does: 'Open the run', group, run: () => go(here()) },
-      { keys: 't', does: 'Edit tags in place', group, run: () => (editing.value = here()?.run_id ?? null) },
-      { keys: 'e', does: 'Export as CSV', group, run: () => exportRuns(targets()) },
-      {
-        keys: 'Backspace',
-        does: 'Delete the selected runs',
-        group,
-        run: () => {
-          const ids = new Set(param('sel').split(',').filter(Boolean));
-          const doomed = list.rows.value.filter((r) => ids.has(r.run_id));
-          if (doomed.length > 0) remove(doomed);
-        },
-      },
-      { keys: 'Escape', does: 'Clear the selection', group, run: () => select(new Set()) },
-    );
-  }, []);
+  useRunKeys({ list, at, editing, go, select, save, remove });
 
   const context: CellContext = {
     now: now.value,
@@ -151,7 +113,6 @@ export function RunsPage({ scope }: { scope: Scope | null }) {
   const layout = columnLayout(param('cols'), scope);
   const empty = list.known.value && list.total.value === 0 && !question.filter && !question.state;
   const counts = list.counts.value;
-  const all = STATES.reduce((sum, s) => sum + (counts[s] ?? 0), 0);
   return (
     <main class="runs-page">
       <div class="page-bar">
@@ -185,22 +146,7 @@ export function RunsPage({ scope }: { scope: Scope | null }) {
           unknown={unknownKeys(list.warnings.value)}
           complete={(typed) => completions(typed, rows, counts)}
         />
-        <Segments
-          label="State"
-          value={question.state}
-          choose={(state) => setParams({ state })}
-          choices={[
-            { value: '', content: `All ${formatCount(all)}` },
-            ...STATES.filter((s) => s !== 'paused' || (counts.paused ?? 0) > 0).map((s) => ({
-              value: s as string,
-              content: (
-                <>
-                  <StateIcon state={s} /> {s} {formatCount(counts[s] ?? 0)}
-                </>
-              ),
-            })),
-          ]}
-        />
+        <StateSegments counts={counts} value={question.state} />
         {list.warnings.value.length > 0 && (
           <span class="warning">{list.warnings.value.join(' · ').replaceAll('`', '')}</span>
         )}
@@ -248,7 +194,7 @@ export function RunsPage({ scope }: { scope: Scope | null }) {
               [],
             )
           }
-          save={() => exportRuns(chosen)}
+          save={() => save(chosen)}
           remove={() => remove(chosen)}
           clear={() => select(new Set())}
         />
@@ -262,6 +208,27 @@ export function RunsPage({ scope }: { scope: Scope | null }) {
   );
 }
 
+function StateSegments({ counts, value }: { counts: Partial<Record<State, number>>; value: string }) {
+  const all = STATES.reduce((sum, s) => sum + (counts[s] ?? 0), 0);
+  const shown = STATES.filter((s) => s !== 'paused' || (counts.paused ?? 0) > 0);
+  const choices = shown.map((s) => ({
+    value: s as string,
+    content: (
+      <>
+        <StateIcon state={s} /> {s} {formatCount(counts[s] ?? 0)}
+      </>
+    ),
+  }));
+  return (
+    <Segments
+      label="State"
+      value={value}
+      choose={(state) => setParams({ state })}
+      choices={[{ value: '', content: `All ${formatCount(all)}` }, ...choices]}
+    />
+  );
+}
+
 function Live({ heard, rows }: { heard: number | null; rows: RunRow[] }) {
   const last = Math.max(0, ...rows.map((r) => r.last_time_ms ?? 0));
   if (!rows.some((r) => r.state === 'running') && heard === null) return null;
@@ -271,47 +238,4 @@ function Live({ heard, rows }: { heard: number | null; rows: RunRow[] }) {
       {last > 0 ? ` · data age ${formatSpan(Math.max(0, Math.floor((now.value - last) / 1000)))}` : ''}
     </span>
   );
-}
-
-/** Columns from the address: `id` or `id:width`, by comma; all that make sense when it says nothing. */
-function columnLayout(text: string, scope: Scope | null) {
-  const given = new Map(
-    text
-      .split(',')
-      .filter(Boolean)
-      .map((piece) => piece.split(':') as [string, string | undefined]),
-  );
-  const usual = COLUMNS.filter((c) => c.id !== 'project' || scope === null);
-  const columns = given.size > 0 ? COLUMNS.filter((c) => given.has(c.id)) : usual;
-  const widths: Record<string, number> = {};
-  for (const [id, width] of given) if (Number(width) > 0) widths[id] = Number(width);
-  const write = (ids: string[], sizes: Record<string, number>) => {
-    const standard =
-      ids.length === usual.length &&
-      usual.every((c) => ids.includes(c.id)) &&
-      Object.keys(sizes).length === 0;
-    setParams({ cols: standard ? null : ids.map((id) => (sizes[id] ? `${id}:${sizes[id]}` : id)).join(',') });
-  };
-  const ids = columns.map((c) => c.id);
-  return {
-    columns,
-    widths,
-    resize: (id: string, width: number | null) => {
-      const sizes = { ...widths };
-      if (width === null) delete sizes[id];
-      else sizes[id] = width;
-      write(ids, sizes);
-    },
-    items: COLUMNS.filter((c) => c.id !== 'run').map((c) => ({
-      text: c.id,
-      checked: ids.includes(c.id),
-      run: () =>
-        write(
-          ids.includes(c.id)
-            ? ids.filter((id) => id !== c.id)
-            : COLUMNS.filter((o) => o.id === c.id || ids.includes(o.id)).map((o) => o.id),
-          widths,
-        ),
-    })),
-  };
 }

@@ -1,0 +1,48 @@
+/** Keys of the charts. */
+import type { Signal } from '@preact/signals';
+import type { RefObject } from 'preact';
+import { useEffect } from 'preact/hooks';
+import type { Board } from '../charts/board';
+import * as view from '../charts/view';
+import type { CardActions } from '../components/chart_card';
+import { zoomDepth } from '../lib/address';
+import { bind } from '../lib/keys';
+
+/** Binds them; `pointed` is the chart under the pointer or the focus. */
+export function useChartKeys(
+  board: Board,
+  pointed: RefObject<CardActions | null>,
+  full: Signal<string | null>,
+): void {
+  useEffect(() => {
+    // Without a chart to act on, the key goes on to the browser.
+    const act = (what: (actions: CardActions) => void) => () => {
+      if (!pointed.current) return false;
+      what(pointed.current);
+      return true;
+    };
+    const leave = () => {
+      full.value = null;
+      board.pinned.value = false;
+    };
+    const back = () => (zoomDepth() > 0 ? window.history.back() : view.resetZoom());
+    const one = 'Chart under the pointer or focus';
+    const group = 'Charts';
+    return bind(
+      { keys: 'f', does: 'Full screen', group: one, run: act((a) => a.full()) },
+      { keys: 'l', does: 'Log scale', group: one, run: act((a) => a.log()) },
+      { keys: 'e', does: 'Export every point as CSV', group: one, run: act((a) => a.save()) },
+      { keys: 'v', does: 'View as table', group: one, run: act((a) => a.table()) },
+      { keys: 'i', does: 'What it measures', group: one, run: act((a) => a.explain()) },
+      { keys: 'ArrowLeft', does: 'Cursor back by one bucket', group: one, run: act((a) => a.step(-1)) },
+      { keys: 'ArrowRight', does: 'Cursor on by one bucket', group: one, run: act((a) => a.step(1)) },
+      { keys: 'Shift+ArrowLeft', does: 'Cursor back by ten', group: one, run: act((a) => a.step(-10)) },
+      { keys: 'Shift+ArrowRight', does: 'Cursor on by ten', group: one, run: act((a) => a.step(10)) },
+      { keys: '+', does: 'Zoom in', group: one, run: act((a) => a.zoom(0.5)) },
+      { keys: '-', does: 'Zoom out', group: one, run: act((a) => a.zoom(2)) },
+      { keys: 'c', does: 'Pin the cursor', group, run: () => (board.pinned.value = !board.pinned.peek()) },
+      { keys: 'Backspace', does: 'Previous zoom', group, run: back },
+      { keys: 'Escape', does: 'Leave full screen, free the cursor', group, run: leave },
+    );
+  }, [board]);
+}

@@ -1,0 +1,70 @@
+/** What a run's page reads: its facts, the list of its series, and news of it. */
+import type { Signal } from '@preact/signals';
+import { useEffect, useMemo } from 'preact/hooks';
+import type { Board } from '../charts/board';
+import * as view from '../charts/view';
+import { param } from '../lib/address';
+import type { MetricRow, RunNews } from '../lib/answers';
+import { askJson, isAbort, tokenEntered } from '../lib/api';
+import { runName } from '../lib/crumb';
+import { paced } from '../lib/pace';
+import { askRun } from '../lib/runs';
+import { follow } from '../lib/stream';
+import { visible } from '../lib/text';
+
+const POINTS_MS = 1000;
+const FACTS_MS = 4000;
+
+/** Whether the page follows the run: not while it is zoomed or paused. */
+export function isLive(): boolean {
+  return param('live') !== '0' && view.zoomOf(view.pageAxis.value) === null;
+}
+
+/** Keeps the board fed while the page is open; gives the function that reads the facts now. */
+export function useRunFeed(board: Board, error: Signal<unknown>): () => Promise<void> {
+  const { runId } = board;
+  const readFacts = useMemo(
+    () => async () => {
+      try {
+        const [detail, answer] = await Promise.all([
+          askRun(runId),
+          askJson<{ metrics: MetricRow[] }>(`runs/${encodeURIComponent(runId)}/metrics`),
+        ]);
+        board.detail.value = detail;
+        board.metrics.value = answer.metrics;
+        runName.value = detail.run;
+        document.title = `${visible(detail.run)} · truegauge`;
+        error.value = null;
+      } catch (failure) {
+        if (!isAbort(failure)) error.value = failure;
+      }
+    },
+    [board],
+  );
+  useEffect(() => {
+    void readFacts();
+    const facts = paced(readFacts, FACTS_MS);
+    const points = paced(() => board.load(true), POINTS_MS);
+    const leave = follow(`run:${runId}`, (event) => {
+      facts.ask();
+      if (event.event !== 'run') return;
+      const { run_id: _id, ...news } = JSON.parse(event.data) as RunNews;
+      const detail = board.detail.peek();
+      if (detail) board.detail.value = { ...detail, ...news };
+      if (isLive()) points.ask();
+    });
+    return () => {
+      leave();
+      facts.end();
+      points.end();
+    };
+  }, [board, tokenEntered.value]);
+  useEffect(
+    () => () => {
+      board.end();
+      runName.value = '';
+    },
+    [board],
+  );
+  return readFacts;
+}
