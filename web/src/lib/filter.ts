@@ -18,6 +18,7 @@ export interface Token {
 export const KEYS = [
   'state',
   'run',
+  'run_id',
   'tag',
   'host',
   'started',
@@ -29,6 +30,7 @@ export const KEYS = [
   'workspace',
   'organization',
   'rank',
+  'description',
 ] as const;
 
 /** Cuts a text at `mark` outside quotes; there are no escapes. */

@@ -83,10 +83,7 @@ export class RunList {
     this.controller = controller;
     try {
       const answer = await askJson<RunsAnswer>(this.query(null), { signal: controller.signal });
-      const seen = new Set(answer.runs.map((r) => r.run_id));
-      const old = this.rows.peek();
-      const tail =
-        keepTail && old.length > PAGE ? old.slice(answer.runs.length).filter((r) => !seen.has(r.run_id)) : [];
+      const tail = keepTail ? tailOf(this.rows.peek(), answer.runs) : [];
       batch(() => {
         this.rows.value = [...answer.runs, ...tail];
         this.total.value = answer.total;
@@ -114,4 +111,17 @@ export class RunList {
       this.error.value = error;
     }
   }
+}
+
+/** What follows a new first page: the old later pages, and before them what new runs pushed out. */
+function tailOf(old: RunRow[], first: RunRow[]): RunRow[] {
+  if (old.length <= PAGE) return [];
+  const seen = new Set(first.map((r) => r.run_id));
+  const known = new Set(old.map((r) => r.run_id));
+  const fresh = first.filter((r) => !known.has(r.run_id)).length;
+  const gone = old.slice(0, PAGE).filter((r) => !seen.has(r.run_id));
+  return [
+    ...gone.slice(gone.length - Math.min(gone.length, fresh)),
+    ...old.slice(PAGE).filter((r) => !seen.has(r.run_id)),
+  ];
 }
