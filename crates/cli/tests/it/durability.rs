@@ -216,7 +216,29 @@ fn a_stop_finishes_within_its_bound_while_a_stream_and_a_slow_sender_are_open() 
         b"POST /api/tg/v1/push HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\nab",
     )
     .unwrap();
+    eventually("both connections are open", || {
+        (server.metric("truegauge_http_connections") >= 3.0).then_some(())
+    });
     let started = std::time::Instant::now();
     assert_eq!(server.terminate(), 0);
     assert!(started.elapsed() < DEADLINE);
+}
+
+#[test]
+fn a_second_signal_stops_at_once() {
+    let mut server = Server::start(&[]);
+    let slow = std::net::TcpStream::connect(server.address()).unwrap();
+    let head = b"POST /api/tg/v1/push HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\nab";
+    std::io::Write::write_all(&mut &slow, head).unwrap();
+    eventually("the sender's connection is open", || {
+        (server.metric("truegauge_http_connections") >= 2.0).then_some(())
+    });
+    let pid = rustix::process::Pid::from_child(&server.child);
+    let signal = || rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    signal();
+    let log = || fs::read_to_string(server.home.join("log")).unwrap();
+    eventually("it is stopping", || log().contains("a second signal stops at once").then_some(()));
+    signal();
+    eventually("it says how it ended", || log().contains("\"forced\":true").then_some(()));
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }
