@@ -4,9 +4,10 @@ import type { MetricRow, RunDetail } from '../lib/answers';
 import { isAbort } from '../lib/api';
 import { Palette, varyingLabels } from '../lib/colour';
 import { type Axis, askPoints, type Columns, type PointsAnswer } from '../lib/points';
-import { drawable, type Range, union } from './range';
+import { confine, drawable, type Range, union } from './range';
 import { type ChartInfo, chartsOf, rank } from './sections';
 import { type Shape, shapeOf } from './shape';
+import { type StepMap, stepMapOf } from './step_map';
 import * as view from './view';
 
 /** Series drawn in one chart at most. */
@@ -15,6 +16,7 @@ export const SERIES_MAX = 20;
 export const MOUNTED_MAX = 48;
 const BUCKETS_MAX = 2000;
 const SETTLE_MS = 100;
+const MAP_BUCKETS = 500;
 const natural = new Intl.Collator('en', { numeric: true });
 
 /** A chart's data as it came. */
@@ -75,6 +77,8 @@ export class Board {
     time: signal(null),
     relative: signal(null),
   };
+  /** Steps and times as two scales of one axis, once it is read. */
+  readonly stepMap = signal<StepMap | null>(null);
   /** Where it is to within a tenth of a second: for lists that are costly to sort anew. */
   readonly settled: Record<Axis, Signal<number | null>> = {
     step: signal(null),
@@ -90,6 +94,7 @@ export class Board {
 
   private readonly states = new Map<string, ChartState>();
   private readonly controllers = new Map<string, AbortController>();
+  private readonly ended = new AbortController();
   private planned = false;
 
   private settling: ReturnType<typeof setTimeout> | undefined;
@@ -130,6 +135,54 @@ export class Board {
   /** The x range of an axis now. */
   rangeOf(axis: Axis): Range {
     return drawable(view.zoomOf(axis) ?? this.full[axis].value ?? { from: 0, to: 1 });
+  }
+
+  /** Puts the cursor at `x`; beside a page over steps, charts over time follow, and the other way round. */
+  point(axis: Axis, x: number | null): void {
+    batch(() => {
+      this.cursor[axis].value = x;
+      const other = this.otherAxis(axis);
+      if (other) this.cursor[other].value = x === null ? null : this.translate(axis, x);
+    });
+  }
+
+  /** Zooms an axis, and the other scale of the same axis with it. */
+  zoom(axis: Axis, range: Range | null, goesOn = false): void {
+    const full = this.full[axis].peek();
+    const kept = range && full ? confine(range, full) : range;
+    const other = this.otherAxis(axis);
+    const ends =
+      kept && other ? [this.translate(axis, kept.from), this.translate(axis, kept.to)] : [null, null];
+    const [from, to] = ends;
+    const also = from !== null && to !== null && from < to ? { from, to } : null;
+    view.setZoom(axis, kept, goesOn, other && (also || !kept) ? also : undefined);
+  }
+
+  private otherAxis(axis: Axis): Axis | null {
+    if (view.pageAxis.value !== 'step' || axis === 'relative') return null;
+    return axis === 'step' ? 'time' : 'step';
+  }
+
+  private translate(axis: Axis, x: number): number | null {
+    const map = this.stepMap.peek();
+    return map && (axis === 'step' ? map.timeOf(x) : map.stepOf(x));
+  }
+
+  /** Reads how steps and times of the run belong together, from the first chart that has steps. */
+  async readStepMap(): Promise<void> {
+    const chart = [...this.charts.peek()].sort((a, b) => rank(a.name) - rank(b.name)).find((c) => c.stepped);
+    if (!chart) return;
+    const queries = [{ run_id: this.runId, metric: chart.name, labels: chart.series[0].labels, limit: 1 }];
+    const question = { from: null, to: null, buckets: MAP_BUCKETS, smooth: null, queries };
+    try {
+      const [overSteps, overTime] = await Promise.all([
+        askPoints({ ...question, axis: 'step' }, this.ended.signal),
+        askPoints({ ...question, axis: 'time' }, this.ended.signal),
+      ]);
+      this.stepMap.value = stepMapOf(overSteps, overTime);
+    } catch {
+      // Without it, each axis has its own cursor; the charts tell what is wrong.
+    }
   }
 
   /** Tells that a chart came on the screen or left it. */
@@ -252,6 +305,7 @@ export class Board {
 
   /** Calls off everything under way. */
   end(): void {
+    this.ended.abort();
     clearTimeout(this.settling);
     this.stopSettling();
     for (const controller of this.controllers.values()) controller.abort();

@@ -2,7 +2,7 @@
 import type { Axis } from '../lib/points';
 import type { Board } from './board';
 import type { PlotEvents } from './plot';
-import { confine, shift, zoomAround } from './range';
+import { shift, zoomAround } from './range';
 import type { Shape } from './shape';
 import * as view from './view';
 
@@ -12,22 +12,17 @@ export function plotEvents(
   axis: () => Axis,
   root: { current: HTMLElement | null },
 ): PlotEvents {
-  const set = (next: { from: number; to: number }, goesOn: boolean) => {
-    const full = board.full[axis()].peek();
-    const kept = full ? confine(next, full) : next;
-    view.setZoom(axis(), kept, goesOn);
-  };
   let wheeling: ReturnType<typeof setTimeout> | undefined;
   let panning = false;
   let next: number | null | undefined;
   return {
-    zoom: (range: { from: number; to: number }) => set(range, false),
+    zoom: (range) => board.zoom(axis(), range),
     reset: () => view.resetZoom(),
     cursor: (x: number | null) => {
       // Once a frame: a fast mouse sends more.
       if (next === undefined) {
         requestAnimationFrame(() => {
-          if (!board.pinned.peek()) board.cursor[axis()].value = next ?? null;
+          if (!board.pinned.peek()) board.point(axis(), next ?? null);
           next = undefined;
         });
       }
@@ -39,7 +34,7 @@ export function plotEvents(
       if (!event.ctrlKey && !event.metaKey && !focused) return;
       event.preventDefault();
       const factor = Math.exp(Math.sign(event.deltaY) * Math.min(0.5, Math.abs(event.deltaY) / 300));
-      set(zoomAround(board.rangeOf(axis()), at, factor), wheeling !== undefined);
+      board.zoom(axis(), zoomAround(board.rangeOf(axis()), at, factor), wheeling !== undefined);
       clearTimeout(wheeling);
       wheeling = setTimeout(() => {
         wheeling = undefined;
@@ -47,7 +42,7 @@ export function plotEvents(
     },
     pan: (share: number, ended: boolean) => {
       if (!ended && share !== 0) {
-        set(shift(board.rangeOf(axis()), share), panning);
+        board.zoom(axis(), shift(board.rangeOf(axis()), share), panning);
         panning = true;
       }
       if (ended) panning = false;
@@ -58,9 +53,7 @@ export function plotEvents(
 /** Zooms around the cursor, or around the middle. */
 export function zoomAt(board: Board, axis: Axis, factor: number): void {
   const range = board.rangeOf(axis);
-  const next = zoomAround(range, board.cursor[axis].peek() ?? (range.from + range.to) / 2, factor);
-  const full = board.full[axis].peek();
-  view.setZoom(axis, full ? confine(next, full) : next);
+  board.zoom(axis, zoomAround(range, board.cursor[axis].peek() ?? (range.from + range.to) / 2, factor));
 }
 
 /** Moves the cursor by buckets of this chart. */
@@ -70,5 +63,5 @@ export function stepCursor(board: Board, axis: Axis, shape: Shape | null, by: nu
   const inside = Array.from(shape.x).filter((x) => x >= from && x <= to);
   const now = board.cursor[axis].peek();
   const at = now === null ? (by > 0 ? -1 : inside.length) : inside.findLastIndex((x) => x <= now + 1e-9);
-  board.cursor[axis].value = inside[Math.min(inside.length - 1, Math.max(0, at + by))] ?? null;
+  board.point(axis, inside[Math.min(inside.length - 1, Math.max(0, at + by))] ?? null);
 }

@@ -88,7 +88,7 @@ export class Plot {
       width: model.width,
       height: model.height,
       legend: { show: false },
-      padding: [6, 20, 0, 0],
+      padding: [6, () => (this.model!.axis === 'step' ? 20 : 28), 0, 0],
       cursor: {
         y: false,
         drag: { x: true, y: false, setScale: false, dist: 5 },
@@ -209,7 +209,7 @@ export class Plot {
       size: (u, values) => this.yWidth(u, values),
       gap: 6,
       splits: (u, _at, low, high) => {
-        const most = Math.max(2, Math.floor(u.bbox.height / uPlot.pxRatio / 30));
+        const most = Math.min(8, Math.max(2, Math.floor(u.bbox.height / uPlot.pxRatio / 30)));
         return this.model!.log ? logTicks(low, high, most) : valueTicks(low, high, most, this.model!.unit);
       },
       filter: (_u, splits) => splits,

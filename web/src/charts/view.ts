@@ -78,17 +78,18 @@ const written = (value: number, axis: Axis, width: number) =>
       ? String(Math.round(value))
       : String(Number(value.toFixed(3)));
 
-/** Zooms an axis; each zoom is a history entry unless it goes on from the one before. */
-export function setZoom(axis: Axis, range: Range | null, goesOn = false): void {
-  const [fromKey, toKey] = keysOf(axis);
-  const width = range ? range.to - range.from : 0;
-  setParams(
-    {
-      [fromKey]: range ? written(range.from, axis, width) : null,
-      [toKey]: range ? written(range.to, axis, width) : null,
-    },
-    !goesOn,
-  );
+/** Zooms an axis, and with `also` its other scale; a history entry unless it goes on from the one before. */
+export function setZoom(axis: Axis, range: Range | null, goesOn = false, also?: Range | null): void {
+  const changes: Record<string, string | null> = {};
+  const put = (on: Axis, to: Range | null) => {
+    const [fromKey, toKey] = keysOf(on);
+    const width = to ? to.to - to.from : 0;
+    changes[fromKey] = to ? written(to.from, on, width) : null;
+    changes[toKey] = to ? written(to.to, on, width) : null;
+  };
+  put(axis, range);
+  if (also !== undefined) put(axis === 'step' ? 'time' : 'step', also);
+  setParams(changes, !goesOn);
 }
 
 /** Takes every zoom away. */

@@ -109,7 +109,7 @@ export function ChartCard(props: CardProps) {
       aria-label={chart.name}
       data-chart={chart.name}
       tabIndex={0}
-      onPointerEnter={pointHere}
+      onPointerMove={(e) => (e.movementX || e.movementY) && pointHere()}
       onFocusCapture={pointHere}
     >
       <header>

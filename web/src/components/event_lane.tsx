@@ -71,9 +71,16 @@ function marksOn(board: Board, axis: Axis, range: Range): LaneMark[] {
   return marks;
 }
 
-function flagText(axis: Axis, x: number): string {
-  if (axis === 'step') return `step ${formatCount(x)}`;
-  return axis === 'time' ? formatFull(x, zone.value) : formatSpan(x);
+function flagText(board: Board, axis: Axis, x: number): string {
+  if (axis === 'relative') return formatSpan(x);
+  const map = board.stepMap.value;
+  const time = axis === 'time' ? x : (map?.timeOf(x) ?? null);
+  const step = axis === 'step' ? x : (map?.stepOf(x) ?? null);
+  const words = [
+    step === null ? '' : `step ${formatCount(step)}`,
+    time === null ? '' : formatFull(time, zone.value),
+  ];
+  return (axis === 'step' ? words : words.reverse()).filter(Boolean).join(' · ');
 }
 
 /** The lane. */
@@ -135,7 +142,7 @@ function Flag({ board, axis, share }: { board: Board; axis: Axis; share: (x: num
   return (
     <span class={share(x) > 70 ? 'flag left' : 'flag'} style={{ left: `${share(x)}%` }}>
       <span>
-        {flagText(axis, axis === 'step' ? Math.round(x) : x)}
+        {flagText(board, axis, axis === 'step' ? Math.round(x) : x)}
         {board.pinned.value ? ' · pinned' : ''}
       </span>
     </span>

@@ -75,6 +75,11 @@ export function formatSpan(seconds: number): string {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
+/** How old something is: `3 s`, never finer. */
+export function formatAge(seconds: number): string {
+  return seconds < 1 ? '0 s' : formatSpan(Math.floor(seconds));
+}
+
 /** Tick labels of a wall-time axis whose ticks are `step` ms apart. */
 export function formatTimeTicks(values: number[], step: number, zone: Zone): string[] {
   return values.map((value, at) => {

@@ -61,7 +61,7 @@ export function ChartsTab({ board }: { board: Board }) {
   const many = charts.length > UNFOLDED_CHARTS;
   const leave = () => {
     if (!board.pinned.peek())
-      for (const axis of ['step', 'time', 'relative'] as const) board.cursor[axis].value = null;
+      for (const axis of ['step', 'time', 'relative'] as const) board.point(axis, null);
   };
   let room = MOUNTED_MAX * 4;
   return (

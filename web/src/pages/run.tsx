@@ -17,7 +17,7 @@ import { formatCount } from '../lib/number';
 import { runPath, runsPath, type Scope, type Tab } from '../lib/route';
 import { changeTags } from '../lib/runs';
 import { visible } from '../lib/text';
-import { formatFull, formatSecond, formatSpan, formatWhen } from '../lib/time';
+import { formatAge, formatFull, formatSecond, formatSpan, formatWhen } from '../lib/time';
 import { tellError } from '../lib/toast';
 import { ChartsTab } from './charts';
 import { OverviewTab } from './overview';
@@ -203,7 +203,7 @@ function Age({ board, paused }: { board: Board; paused: { time: number; points: 
         ? 'live · waiting for the first point'
         : ahead
           ? `live · clock ${formatSpan((last - now.value) / 1000)} ahead`
-          : `live · data age ${formatSpan(age)}`}
+          : `live · data age ${formatAge(age)}`}
     </span>
   );
 }

@@ -14,6 +14,7 @@ import { visible } from '../lib/text';
 
 const POINTS_MS = 1000;
 const FACTS_MS = 4000;
+const MAP_MS = 15_000;
 
 /** Whether the page follows the run: not while it is zoomed or paused. */
 export function isLive(): boolean {
@@ -42,11 +43,13 @@ export function useRunFeed(board: Board, error: Signal<unknown>): () => Promise<
     [board],
   );
   useEffect(() => {
-    void readFacts();
+    const map = paced(() => board.readStepMap(), MAP_MS);
+    void readFacts().then(map.ask);
     const facts = paced(readFacts, FACTS_MS);
     const points = paced(() => board.load(true), POINTS_MS);
     const leave = follow(`run:${runId}`, (event) => {
       facts.ask();
+      map.ask();
       if (event.event !== 'run') return;
       const { run_id: _id, ...news } = JSON.parse(event.data) as RunNews;
       const detail = board.detail.peek();
@@ -57,6 +60,7 @@ export function useRunFeed(board: Board, error: Signal<unknown>): () => Promise<
       leave();
       facts.end();
       points.end();
+      map.end();
     };
   }, [board, tokenEntered.value]);
   useEffect(

@@ -29,7 +29,7 @@ import { changeTags, deleteRuns } from '../lib/runs';
 import { DEFAULT_SORT, parseSort, writeSort } from '../lib/sort';
 import { Sparks } from '../lib/sparks';
 import { follow } from '../lib/stream';
-import { formatSpan } from '../lib/time';
+import { formatAge } from '../lib/time';
 import { tellError } from '../lib/toast';
 import { selectedIds, useRunKeys } from './run_keys';
 import { columnLayout } from './run_layout';
@@ -235,7 +235,7 @@ function Live({ heard, rows }: { heard: number | null; rows: RunRow[] }) {
   return (
     <span class="live">
       <span class="dot" /> live
-      {last > 0 ? ` · data age ${formatSpan(Math.max(0, Math.floor((now.value - last) / 1000)))}` : ''}
+      {last > 0 ? ` · data age ${formatAge((now.value - last) / 1000)}` : ''}
     </span>
   );
 }

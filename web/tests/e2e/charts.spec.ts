@@ -50,7 +50,11 @@ test('a zoom in one chart zooms those on the same axis, and the way back is a ke
   await page.mouse.up();
   await expect(words(page, 'loss')).toHaveAttribute('aria-label', /step 2[45]\d to step (49|50)\d/);
   await expect(words(page, 'grad_norm')).toHaveAttribute('aria-label', /step 2[45]\d to step (49|50)\d/);
-  await expect(words(page, 'system/cpu/utilization')).not.toHaveAttribute('aria-label', /step/);
+  await expect(words(page, 'system/cpu/utilization')).toHaveAttribute(
+    'aria-label',
+    /lowest 30\W+%, highest 30/,
+  );
+  await expect(page).toHaveURL(/tfrom=\d+&tto=\d+/);
   await expect(page).toHaveURL(/from=\d+&to=\d+/);
   await expect(page.getByText(/^paused at/)).toBeVisible();
   await page.keyboard.press('Backspace');
@@ -87,9 +91,16 @@ test('the cursor is on all charts of an axis and reads real samples', async ({ p
   const area = card(page, 'loss').locator('.u-over');
   const box = (await area.boundingBox())!;
   await area.hover({ position: { x: box.width / 2, y: 50 } });
-  await expect(page.locator('.lane .flag')).toContainText(/step (499|500)/);
+  await expect(page.locator('.lane .flag')).toContainText(/step (499|500) · .* UTC/);
   await expect(card(page, 'grad_norm').locator('.readout')).toContainText(/0\.00(199|200)/);
   await expect(card(page, 'lonely').locator('.readout')).toContainText('absent');
+  const system = card(page, 'system/cpu/utilization').locator('.readout');
+  await expect(system).toContainText('absent');
+  await area.hover({ position: { x: box.width * 0.1, y: 50 } });
+  await expect(system).toContainText('30');
+  await area.hover({ position: { x: box.width * 0.9, y: 50 } });
+  await expect(system).toContainText('60');
+  await area.hover({ position: { x: box.width / 2, y: 50 } });
   await page.keyboard.press('ArrowRight');
   await expect(page.locator('.lane .flag')).toContainText(/step 50[0-2]/);
 });

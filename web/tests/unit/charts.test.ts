@@ -4,6 +4,7 @@ import { entriesOf, readAt } from '../../src/charts/legend';
 import { confine, drawable, zoomAround } from '../../src/charts/range';
 import { cadence, chartsOf, sectionsOf } from '../../src/charts/sections';
 import { sampleAt, shapeOf } from '../../src/charts/shape';
+import { StepMap, stepMapOf } from '../../src/charts/step_map';
 import { summary } from '../../src/charts/summary';
 import { logTicks, valueTicks, xTicks } from '../../src/charts/ticks';
 import { sparkGroups } from '../../src/components/sparkline';
@@ -293,5 +294,61 @@ describe('sections', () => {
       [[3000, 1600], 88],
       [[100], 44],
     ]);
+  });
+});
+
+describe('steps and times', () => {
+  const answer = (axis: 'step' | 'time', x: number[], ...series: Columns[]) => ({
+    axis,
+    from: x[0],
+    to: x[x.length - 1],
+    x: Float64Array.from(x),
+    series,
+    pointsRead: 0,
+    warnings: [],
+  });
+
+  test('the n-th point over steps is the n-th point over time', () => {
+    const map = stepMapOf(
+      answer('step', [0, 10, 20, 30], columns([1, 1, 1, 1])),
+      answer('time', [100, 200, 300, 1000], columns([1, 1, 1, 1])),
+    )!;
+    expect([0, 5, 20, 25, 30, 31, -1].map((s) => map.timeOf(s))).toEqual([
+      100,
+      150,
+      300,
+      650,
+      1000,
+      null,
+      null,
+    ]);
+    expect([100, 150, 300, 650, 1000, 1001, 99].map((t) => map.stepOf(t))).toEqual([
+      0,
+      5,
+      20,
+      25,
+      30,
+      null,
+      null,
+    ]);
+  });
+
+  test('buckets of different sizes are joined by how many points they hold', () => {
+    const map = stepMapOf(
+      answer('step', [9, 19], columns([1, 1], { count: Float64Array.of(10, 10) })),
+      answer('time', [500, 900, 1900], columns([1, 1, 1], { count: Float64Array.of(5, 5, 10) })),
+    )!;
+    expect([map.timeOf(9), map.timeOf(14), map.timeOf(19)]).toEqual([900, 1400, 1900]);
+  });
+
+  test('a step that two attempts have is the newest one, and between attempts is no step', () => {
+    const map = new StepMap(Float64Array.of(0, 10, 20, 10, 20, 30), Float64Array.of(0, 10, 20, 50, 60, 70));
+    expect([map.timeOf(5), map.timeOf(15), map.timeOf(30)]).toEqual([5, 55, 70]);
+    expect([map.stepOf(15), map.stepOf(30), map.stepOf(55)]).toEqual([15, null, 15]);
+  });
+
+  test('one point or none says nothing', () => {
+    expect(stepMapOf(answer('step', [1], columns([1])), answer('time', [1], columns([1])))).toBeNull();
+    expect(stepMapOf(answer('step', []), answer('time', []))).toBeNull();
   });
 });
