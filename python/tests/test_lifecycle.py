@@ -371,6 +371,29 @@ def test_pool_workers_that_do_not_log_can_be_terminated(server, scripts):
     assert (row["state"], row["points"], len(row["sessions"])) == ("finished", 1, 1)
 
 
+def test_sigterm_before_a_child_knows_that_it_is_one_leaves_the_parents_run_alone(server, scripts):
+    scripts.run(
+        """
+        import os, signal, time, truegauge as tg
+        # Runs in the child before anything that `init` sets up there.
+        os.register_at_fork(after_in_child=lambda: (os.kill(os.getpid(), signal.SIGTERM), time.sleep(0)))
+        tg.init(project_name="p", run_name="r", close_timeout_secs=30)
+        tg.log("v", 1.0)
+        child = os.fork()
+        if child == 0:
+            os._exit(9)
+        status = os.waitpid(child, 0)[1]
+        assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGTERM, status
+        tg.log("v", 2.0)
+        """,
+        **server.environment_of_client(),
+    )
+    row = server.the_run()
+    assert (row["state"], row["points"], len(row["sessions"])) == ("finished", 2, 1)
+    spools = server.folder / "clients"
+    assert not spools.exists() or not list(spools.iterdir())
+
+
 def test_subprocess_inherits_nothing_but_the_id(server, scripts):
     out, _ = scripts.run(
         """

@@ -36,6 +36,9 @@ struct Live {
     cache: Cache,
     /// Set in a forked child until its first call: `client` is the parent's and must not be touched.
     inherited: bool,
+    /// The process that `client` belongs to. Asked where time allows: a signal handler may run before
+    /// a child is told that it is one, and a fork of C code tells nobody.
+    pid: u32,
     /// The run's page as it was last known.
     url: Option<String>,
 }
@@ -325,12 +328,17 @@ impl RunCore {
 }
 
 impl Live {
+    fn is_inherited(&self) -> bool {
+        self.inherited || self.pid != std::process::id()
+    }
+
     /// In a forked child: leaves the parent's client alone and begins one of its own.
     fn settle(&mut self) {
-        if !self.inherited {
+        if !self.is_inherited() {
             return;
         }
         self.inherited = false;
+        self.pid = std::process::id();
         self.cache = Cache::default();
         if let Some(parents) = self.client.take() {
             self.client = Some(parents.forget_after_fork());
@@ -343,7 +351,7 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        if self.inherited {
+        if self.is_inherited() {
             std::mem::forget(self.client.take());
         }
     }
@@ -457,6 +465,7 @@ impl RunCore {
                 client: Some(client),
                 cache: Cache::default(),
                 inherited: false,
+                pid: std::process::id(),
             }),
             strict,
             disabled,
@@ -645,7 +654,7 @@ impl RunCore {
     /// Whether this process has used the run since it was forked or since the run began.
     #[getter]
     fn is_own(&self) -> bool {
-        !self.live().inherited
+        !self.live().is_inherited()
     }
 
     /// Whether `close()` or `shutdown()` has not been called yet.
@@ -699,7 +708,7 @@ impl RunCore {
     #[getter]
     fn url(&self) -> Option<String> {
         let mut live = self.live();
-        if !live.inherited {
+        if !live.is_inherited() {
             live.url = live.client.as_ref().and_then(client::Run::url);
         }
         live.url.clone()
