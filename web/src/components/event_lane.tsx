@@ -4,11 +4,11 @@ import type { Range } from '../charts/range';
 import type { AttemptSpan, Mark } from '../charts/shape';
 import { placeText } from '../charts/summary';
 import * as view from '../charts/view';
-import { zone } from '../lib/clock';
+import { now, zone } from '../lib/clock';
 import { formatCount } from '../lib/number';
 import type { Axis } from '../lib/points';
 import { shown, visible } from '../lib/text';
-import { formatFull, formatSpan } from '../lib/time';
+import { formatDay, formatSecond, formatSpan } from '../lib/time';
 
 const MERGED_SHARE = 0.09;
 /** More marks than this are drawn without words. */
@@ -71,15 +71,23 @@ function marksOn(board: Board, axis: Axis, range: Range): LaneMark[] {
   return marks;
 }
 
+/** The time of the day, and the day itself when it is not today. */
+function clockText(time: number): string {
+  const today = formatDay(time, zone.value) === formatDay(now.value, zone.value);
+  const words = [
+    today ? '' : formatDay(time, zone.value),
+    formatSecond(time, zone.value),
+    zone.value === 'utc' ? 'UTC' : '',
+  ];
+  return words.filter(Boolean).join(' ');
+}
+
 function flagText(board: Board, axis: Axis, x: number): string {
   if (axis === 'relative') return formatSpan(x);
   const map = board.stepMap.value;
   const time = axis === 'time' ? x : (map?.timeOf(x) ?? null);
   const step = axis === 'step' ? x : (map?.stepOf(x) ?? null);
-  const words = [
-    step === null ? '' : `step ${formatCount(step)}`,
-    time === null ? '' : formatFull(time, zone.value),
-  ];
+  const words = [step === null ? '' : `step ${formatCount(step)}`, time === null ? '' : clockText(time)];
   return (axis === 'step' ? words : words.reverse()).filter(Boolean).join(' · ');
 }
 
