@@ -224,6 +224,7 @@ impl RunRecord {
             Some(at) => at,
             None => self.open_session(writer, event),
         };
+        let covered_ns = self.sessions[at].covered_ns();
         let session = &mut self.sessions[at];
         session.heartbeat_ns = session.heartbeat_ns.max(event.time_ns);
         if let Some(end) = event.end {
@@ -233,47 +234,66 @@ impl RunRecord {
                 self.failure.clone_from(&event.reason);
             }
         }
+        let now_covered_ns = self.sessions[at].covered_ns();
+        let changed_from_ns = covered_ns.min(now_covered_ns);
+        if covered_ns != now_covered_ns
+            && self.sessions.last().is_some_and(|s| s.started_ns >= changed_from_ns)
+        {
+            self.regroup();
+        }
     }
 
-    /// Adds a session and decides whether it joins the latest attempt or opens a new one.
-    ///
-    /// It joins while that attempt has a live session and the job token is equal or absent and the
-    /// restart count is no higher. Without a live session a job that has a token still joins its own
-    /// attempt when ranks come and go: equal, non-empty tokens and equal counts are one attempt.
+    /// Adds a session at its place in time and finds the attempts anew.
     fn open_session(&mut self, writer: WriterId, event: &SessionEvent) -> usize {
-        let facts = &event.facts;
-        let joins = self.attempts.last().is_some_and(|latest| {
-            let live = self.sessions.iter().any(|s| {
-                s.attempt == latest.number
-                    && s.is_live(event.time_ns)
-                    && s.started_ns <= event.time_ns.saturating_add(STALE_NS)
-            });
-            let same_job = facts.job_token.is_empty()
-                || latest.job_token.is_empty()
-                || facts.job_token == latest.job_token;
-            live && same_job && facts.restart_count <= latest.restart_count
-        });
-        if !joins {
-            let number = self.attempts.last().map_or(1, |latest| latest.number + 1);
-            self.attempts.push(Attempt {
-                number,
-                started_ns: event.time_ns,
-                job_token: facts.job_token.clone(),
-                restart_count: facts.restart_count,
-            });
-        }
-        let attempt = self.attempts.last().map_or(1, |latest| latest.number);
-        self.created_ns = self.created_ns.min(event.time_ns);
-        self.sessions.push(Session {
+        let session = Session {
             writer,
-            attempt,
+            attempt: 0,
             started_ns: event.time_ns,
             heartbeat_ns: event.time_ns,
             ended_ns: None,
             end: None,
-            facts: facts.clone(),
-        });
-        self.sessions.len() - 1
+            facts: event.facts.clone(),
+        };
+        self.created_ns = self.created_ns.min(event.time_ns);
+        let at = self.sessions.partition_point(|s| s.started_ns <= session.started_ns);
+        self.sessions.insert(at, session);
+        self.regroup();
+        at
+    }
+
+    /// Sorts the sessions into attempts: a pure function of when each started and showed life, so that
+    /// the order in which spools arrive does not matter.
+    ///
+    /// A session joins the attempt before it while one of that attempt's sessions lives, unless it
+    /// brings another job token or a higher restart count.
+    fn regroup(&mut self) {
+        let mut attempts: Vec<Attempt> = Vec::new();
+        let mut covered_ns = i64::MIN;
+        for session in &mut self.sessions {
+            let facts = &session.facts;
+            let joins = attempts.last_mut().filter(|latest| {
+                let same_job = facts.job_token.is_empty()
+                    || latest.job_token.is_empty()
+                    || facts.job_token == latest.job_token;
+                session.started_ns < covered_ns && same_job && facts.restart_count <= latest.restart_count
+            });
+            if let Some(latest) = joins {
+                if latest.job_token.is_empty() {
+                    latest.job_token.clone_from(&facts.job_token);
+                }
+                covered_ns = covered_ns.max(session.covered_ns());
+            } else {
+                attempts.push(Attempt {
+                    number: attempts.len() as u32 + 1,
+                    started_ns: session.started_ns,
+                    job_token: facts.job_token.clone(),
+                    restart_count: facts.restart_count,
+                });
+                covered_ns = session.covered_ns();
+            }
+            session.attempt = attempts.len() as u32;
+        }
+        self.attempts = attempts;
     }
 
     /// The run's state at `now_ns` and since when, nanoseconds.
@@ -315,6 +335,11 @@ impl RunRecord {
 const STALE_NS: i64 = STALE_AFTER_SECONDS as i64 * crate::NANOS_PER_SECOND;
 
 impl Session {
+    /// Until when it is known to have lived: its end, else a while after its last sign of life.
+    fn covered_ns(&self) -> i64 {
+        self.ended_ns.unwrap_or_else(|| self.heartbeat_ns.saturating_add(STALE_NS))
+    }
+
     /// Whether the session had not ended and had shown life within [`STALE_AFTER_SECONDS`].
     pub fn is_live(&self, now_ns: i64) -> bool {
         self.end.is_none() && now_ns.saturating_sub(self.heartbeat_ns) < STALE_NS
@@ -373,6 +398,25 @@ mod tests {
             attempts(&record(&[(1, 0, "", 0, Some(SessionEnd::Finished)), (2, 1, "", 0, None)])),
             [1, 2]
         );
+    }
+
+    #[test]
+    fn sessions_that_arrive_late_take_their_place_in_time() {
+        // A child that lived and ended within its parent's time, heard of first.
+        let child_first = [(2, 5, "", 0, None), (2, 6, "", 0, Some(SessionEnd::Failed)), (1, 0, "", 0, None)];
+        assert_eq!(attempts(&record(&child_first)), [1, 1]);
+        // The spool of a process that ended before the one that was heard of first.
+        let spool_last =
+            [(2, 50, "", 0, None), (1, 0, "", 0, None), (1, 30, "", 0, Some(SessionEnd::Finished))];
+        let run = record(&spool_last);
+        assert_eq!(
+            run.sessions.iter().map(|s| (s.writer[0], s.attempt)).collect::<Vec<_>>(),
+            [(1, 1), (2, 2)]
+        );
+        assert!(run.attempts.is_sorted_by_key(|a| a.started_ns));
+        // A heartbeat that arrives after the session it covers.
+        let heartbeat_last = [(1, 0, "", 0, None), (2, 70, "", 0, None), (1, 60, "", 0, None)];
+        assert_eq!(attempts(&record(&heartbeat_last)), [1, 1]);
     }
 
     #[test]
