@@ -173,6 +173,13 @@ impl Run {
         }
     }
 
+    /// Logs one point of each of several series with one time and one step, as [`Run::log`] does.
+    pub fn log_all(&self, points: &[(SeriesHandle, f64)], step: Option<i64>, time_ns: Option<i64>) {
+        if let Some(shared) = self.live() {
+            shared.log_all(points, step, time_ns);
+        }
+    }
+
     /// Logs an array of points with one time.
     pub fn log_many(&self, handle: SeriesHandle, values: &[f64], steps: Steps<'_>, time_ns: Option<i64>) {
         if let Some(shared) = self.live() {

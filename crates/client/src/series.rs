@@ -6,7 +6,7 @@ use model::{DEFAULT_SCALE, LABELS_PER_SERIES_MAX};
 
 /// A series of one run in one process; cheap to copy. Another run, or the same one behind a fork,
 /// does not know it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SeriesHandle {
     pub(crate) index: u32,
     pub(crate) run: u32,

@@ -141,6 +141,24 @@ impl Shared {
         self.watch(log);
     }
 
+    /// Takes one point of each of several series, which share the time and the step.
+    pub(crate) fn log_all(&self, points: &[(SeriesHandle, f64)], step: Option<i64>, time_ns: Option<i64>) {
+        let now = now_on_grid();
+        let mut strays = Vec::new();
+        let mut log = lock(&self.log);
+        for &(handle, value) in points {
+            if handle.run != self.number || handle.index as usize >= log.series.len() || log.is_closed {
+                strays.push((handle, log.is_closed));
+            } else {
+                log.push(handle.index, value, step, (now, time_ns));
+            }
+        }
+        self.watch(log);
+        for (handle, is_closed) in strays {
+            self.refuse_handle(handle, is_closed, 1);
+        }
+    }
+
     /// Takes an array of points, which share the time and are spread by a nanosecond each.
     pub(crate) fn log_many(
         &self,

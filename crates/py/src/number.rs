@@ -107,6 +107,15 @@ pub(crate) fn plain(value: &Bound<'_, PyAny>) -> Option<Result<f64, Problem>> {
     None
 }
 
+/// The value of a float or an `int` that fits, found without running Python code.
+#[inline]
+pub(crate) fn native(value: &Bound<'_, PyAny>) -> Option<f64> {
+    if let Ok(float) = value.cast::<PyFloat>() {
+        return Some(float.value());
+    }
+    value.cast_exact::<PyInt>().ok().and_then(|int| int.extract::<f64>().ok())
+}
+
 /// Types of numpy's real scalars, such as `float32`, as they are met: an instance of one is a number
 /// without a look at its attributes.
 mod array_scalars {

@@ -43,6 +43,9 @@ struct Live {
     url: Option<String>,
 }
 
+/// Points of a dict that are handed on together.
+const DICT_BATCH: usize = 16;
+
 /// Keyword arguments of `log`, as they came.
 pub(crate) struct Call<'a, 'py> {
     pub(crate) step: Option<&'a Bound<'py, PyAny>>,
@@ -171,6 +174,35 @@ impl RunCore {
         true
     }
 
+    /// Takes the points of a dict whose names are known and whose values are plain numbers, with one
+    /// time, and returns the rest. Runs no Python code while it holds the lock.
+    fn take_dict_quickly<'py>(&self, dict: &Bound<'py, PyDict>, step: Option<i64>) -> Vec<Point<'py>> {
+        let mut rest = Vec::new();
+        let mut batch = [(SeriesHandle::default(), 0.0); DICT_BATCH];
+        let mut filled = 0;
+        let live = self.live();
+        let Some(client) = live.client.as_ref().filter(|_| !live.inherited) else {
+            return dict.iter().map(|(key, value)| (key, Some(value))).collect();
+        };
+        for (key, value) in dict {
+            let known = key.cast_exact::<PyString>().ok().and_then(|name| live.cache.bare(name));
+            let (Some(handle), Some(number)) = (known, number::native(&value)) else {
+                rest.push((key, value));
+                continue;
+            };
+            batch[filled] = (handle, number);
+            filled += 1;
+            if filled == DICT_BATCH {
+                client.log_all(&batch, step, None);
+                filled = 0;
+            }
+        }
+        client.log_all(&batch[..filled], step, None);
+        drop(live);
+        rest.retain(|(key, value)| !self.take_quickly(key, value, step));
+        rest.into_iter().map(|(key, value)| (key, Some(value))).collect()
+    }
+
     /// Takes what it can of a mapping quickly and returns the rest.
     fn mapping<'py>(
         &self,
@@ -185,15 +217,10 @@ impl RunCore {
             self.refuse(py, "arguments", 1, found, None)?;
         }
         if let Ok(dict) = mapping.cast_exact::<PyDict>() {
-            let taken = |key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>| match quick {
-                Quick::Step(step) => self.take_quickly(key, value, step),
-                Quick::No => false,
-            };
-            return Ok(dict
-                .iter()
-                .filter(|(key, value)| !taken(key, value))
-                .map(|(key, value)| (key, Some(value)))
-                .collect());
+            return Ok(match quick {
+                Quick::Step(step) => self.take_dict_quickly(dict, step),
+                Quick::No => dict.iter().map(|(key, value)| (key, Some(value))).collect(),
+            });
         }
         let read =
             || mapping.items()?.iter().map(|item| item.extract()).collect::<PyResult<Vec<Point<'py>>>>();
