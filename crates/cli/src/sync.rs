@@ -45,13 +45,18 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
             "points": outcome.points,
             "bytes": outcome.bytes,
             "busy": outcome.busy,
+            "newer": outcome.newer,
             "refused": outcome.refused,
+            "refused_points": outcome.refused_points,
             "damage": outcome.damage.iter().map(damage).collect::<Vec<_>>(),
         }))?;
     } else {
         summary(&outcome, url)?;
     }
-    let found = !outcome.refused.is_empty() || !outcome.damage.is_empty();
+    let found = !outcome.refused.is_empty()
+        || !outcome.refused_points.is_empty()
+        || !outcome.newer.is_empty()
+        || !outcome.damage.is_empty();
     Ok(ExitCode::from(u8::from(found)))
 }
 
@@ -63,6 +68,12 @@ fn summary(outcome: &SyncOutcome, url: &str) -> std::io::Result<()> {
     ))?;
     for dir in &outcome.busy {
         note(format_args!("left alone, its writer is alive: {}", dir.display()));
+    }
+    for dir in &outcome.newer {
+        note(format_args!("left alone, a newer truegauge wrote it, update this one: {}", dir.display()));
+    }
+    for (reason, count) in &outcome.refused_points {
+        note(format_args!("{count} points refused by the server: {}", crate::output::printable(reason)));
     }
     for words in &outcome.refused {
         note(format_args!("refused by the server: {}", crate::output::printable(words)));

@@ -214,11 +214,14 @@ fn check_series(
         return Ok(None);
     }
     let identity = series_identity(path, &series.name, &series.scale, &labels);
-    let found = identity.labels.len();
+    let found = identity.labels.iter().filter(|(label, _)| *label != "__name__").count();
     if found > model::LABELS_PER_SERIES_MAX {
         let most = model::LABELS_PER_SERIES_MAX;
-        refused.add("labels", points, || {
-            shorten(format!("{:?} has {found} labels, at most {most} are kept", series.name))
+        refused.add("label_count", points, || {
+            shorten(format!(
+                "{:?} has {found} labels, at most {most} are kept, the run's included",
+                series.name
+            ))
         });
         return Ok(None);
     }

@@ -189,8 +189,13 @@ fn hostile_names_are_kept_as_text_or_refused_by_reason() {
     let response = response.unwrap();
     assert_eq!((status, response.stored), (200, 2));
     let refused: Vec<(&str, u64)> = response.refused.iter().map(|c| (c.reason.as_str(), c.count)).collect();
-    let want =
-        [("label_key", 4), ("label_refused", 2), ("label_too_long", 2), ("labels", 1), ("metric_name", 2)];
+    let want = [
+        ("label_count", 1),
+        ("label_key", 4),
+        ("label_refused", 2),
+        ("label_too_long", 2),
+        ("metric_name", 2),
+    ];
     assert_eq!(refused, want);
     assert!(response.refused.iter().all(|c| !c.example.is_empty()));
     let row = &server.get("/api/tg/v1/runs")["runs"][0];
