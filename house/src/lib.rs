@@ -11,12 +11,13 @@ use serde_json::Value;
 
 /// Every crate of ours and its layer: a crate may use lower layers only, never a sibling.
 /// The same table is the picture in `ARCHITECTURE.md`.
-pub const LAYERS: [(&str, u8); 9] = [
+pub const LAYERS: [(&str, u8); 10] = [
     ("model", 0),
     ("wire", 1),
     ("collect", 1),
     ("spool", 1),
     ("store", 1),
+    ("promql", 1),
     ("client", 2),
     ("server", 2),
     ("cli", 3),

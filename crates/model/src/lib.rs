@@ -28,4 +28,4 @@ pub use run::{
     DEFAULT_SCALE, RunId, RunPath, SESSION_HEARTBEAT_SECONDS, STALE_AFTER_SECONDS, SeriesIdentity,
     series_identity,
 };
-pub use sample::{NANOS_PER_MILLI, NANOS_PER_SECOND, Sample};
+pub use sample::{NANOS_PER_MILLI, NANOS_PER_SECOND, STALE_NAN_BITS, Sample, is_stale_marker, stale_marker};

@@ -1,0 +1,272 @@
+//! Reading the source: the last sample before each step, and the samples of windows.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use model::{Labels, is_stale_marker};
+
+use super::table::{Bits, Grid, Row, Table, Value};
+use super::{Evaluator, Samples, parallel};
+use crate::error::QueryError;
+use crate::number::seconds;
+use crate::plan::{Kind, Node, Selector, Subquery};
+use crate::source::{Columns, Select, Series, Summary};
+
+/// The windows of a range vector: `(end - range, end]` for every `end` of the grid.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Windows {
+    /// Ends of the windows; one only when the vector is pinned.
+    pub(crate) ends: Grid,
+    pub(crate) range_ns: i64,
+    pub(crate) pinned: bool,
+}
+
+/// A series that fits, with its labels.
+type Found<'s> = (Arc<Labels>, Box<dyn Series + 's>);
+
+impl Windows {
+    /// Whether a sample in `from_ns..=to_ns` could be in a window.
+    fn want(&self, from_ns: i64, to_ns: i64) -> bool {
+        // An end in `[from, to + range)` has the window `(end - range, end]` reach the samples.
+        self.ends.touches(from_ns, to_ns.saturating_add(self.range_ns))
+    }
+}
+
+impl Evaluator<'_> {
+    /// The value of every series at every step: the last sample not older than the lookback.
+    /// With `times` the sample's time in seconds instead of its value.
+    pub(crate) fn instants(&self, selector: &Selector, grid: Grid, times: bool) -> Result<Table, QueryError> {
+        let refs = match selector.pin {
+            Some(pin) => Grid { start_ns: self.pinned(pin), ..grid }.earlier(selector.offset_ns),
+            None => grid.earlier(selector.offset_ns),
+        };
+        let refs = if selector.pin.is_some() { Grid { steps: grid.steps.min(1), ..refs } } else { refs };
+        let from = refs.start_ns.saturating_sub(self.lookback_ns).saturating_add(1);
+        let series = self.select(selector, from, refs.last())?;
+        self.budget.plan(series.len() as u64, grid.steps as u64)?;
+        let rows = parallel(&self.budget, series, |(labels, series)| {
+            let columns = self.read(&*series, (from, refs.last()), |summary| instant_need(summary, refs))?;
+            let row = last_values(labels, &columns, refs, self.lookback_ns, times);
+            Ok(row.map(|row| if refs.steps == grid.steps { row } else { widen(row, grid.steps) }))
+        })?;
+        self.table(rows.into_iter().flatten().collect())
+    }
+
+    /// The series that fit, by labels.
+    fn select<'s>(
+        &'s self,
+        selector: &Selector,
+        from_ns: i64,
+        to_ns: i64,
+    ) -> Result<Vec<Found<'s>>, QueryError> {
+        let mut found = Vec::new();
+        for matchers in &selector.any_of {
+            let select = Select { matchers, from_ns, to_ns };
+            found.extend(self.source.select(&select)?.into_iter().map(|series| (series.labels(), series)));
+        }
+        self.budget.series(found.len() as u64)?;
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        if selector.any_of.len() > 1 {
+            found.dedup_by(|a, b| a.0 == b.0);
+        }
+        Ok(found)
+    }
+
+    /// Decodes the chunks of `series` that `need` asks for.
+    fn read(
+        &self,
+        series: &dyn Series,
+        range: (i64, i64),
+        need: impl Fn(&Summary) -> Need,
+    ) -> Result<Columns, QueryError> {
+        let mut columns = Columns::default();
+        let mut failure = None;
+        series.chunks(range.0, range.1, &mut |chunk| {
+            let summary = chunk.summary();
+            let mut take = || -> Result<(), QueryError> {
+                match need(&summary) {
+                    Need::Nothing => {}
+                    Need::Last => {
+                        self.budget.read(1)?;
+                        columns.times_ns.push(summary.time_ns.1);
+                        columns.values.push(summary.last);
+                    }
+                    Need::All => {
+                        self.budget.check()?;
+                        self.budget.read(u64::from(summary.count))?;
+                        chunk.decode(&mut columns)?;
+                    }
+                }
+                Ok(())
+            };
+            match take() {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failure = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        failure.map_or(Ok(columns), Err)
+    }
+
+    /// The samples of a range vector and its windows.
+    pub(crate) fn windows(&self, node: &Node, grid: Grid) -> Result<(Vec<Samples>, Windows), QueryError> {
+        match &node.kind {
+            Kind::Range { selector, range_ns } => {
+                let ends = match selector.pin {
+                    Some(pin) => Grid { start_ns: self.pinned(pin), steps: grid.steps.min(1), ..grid },
+                    None => grid,
+                }
+                .earlier(selector.offset_ns);
+                let windows = Windows { ends, range_ns: *range_ns, pinned: selector.pin.is_some() };
+                let samples = self.raw(selector, windows)?;
+                Ok((samples, windows))
+            }
+            Kind::Subquery(subquery) => self.subquery(subquery, grid),
+            _ => Err(QueryError::Internal("a range vector is needed".to_owned())),
+        }
+    }
+
+    fn raw(&self, selector: &Selector, windows: Windows) -> Result<Vec<Samples>, QueryError> {
+        let from = windows.ends.start_ns.saturating_sub(windows.range_ns).saturating_add(1);
+        let to = windows.ends.last();
+        let series = self.select(selector, from, to)?;
+        let need = |summary: &Summary| {
+            if windows.want(summary.time_ns.0, summary.time_ns.1) { Need::All } else { Need::Nothing }
+        };
+        let samples = parallel(&self.budget, series, |(labels, series)| {
+            let columns = without_markers(self.read(&*series, (from, to), need)?);
+            Ok(Samples { labels, drop_name: false, columns })
+        })?;
+        Ok(samples.into_iter().filter(|samples| !samples.columns.values.is_empty()).collect())
+    }
+
+    fn subquery(&self, subquery: &Subquery, grid: Grid) -> Result<(Vec<Samples>, Windows), QueryError> {
+        let ends = match subquery.pin {
+            Some(pin) => Grid { start_ns: self.pinned(pin), steps: grid.steps.min(1), ..grid },
+            None => grid,
+        }
+        .earlier(subquery.offset_ns);
+        let windows = Windows { ends, range_ns: subquery.range_ns, pinned: subquery.pin.is_some() };
+        let step = subquery.step_ns.unwrap_or(self.subquery_step_ns).max(1);
+        let before = ends.start_ns.saturating_sub(subquery.range_ns);
+        let mut start = step.saturating_mul(before / step);
+        if start <= before {
+            start = start.saturating_add(step);
+        }
+        let end = ends.last();
+        if end < start {
+            return Ok((Vec::new(), windows));
+        }
+        let steps = (i128::from(end) - i128::from(start)) / i128::from(step) + 1;
+        let steps = u64::try_from(steps).unwrap_or(u64::MAX);
+        self.budget.plan(1, steps)?;
+        let inner = Grid { start_ns: start, step_ns: step, steps: steps as usize };
+        let samples = match self.node(&subquery.inner, inner)? {
+            Value::Vector(table) => {
+                let (rows, charge) = table.into_parts();
+                let samples = rows.into_iter().map(|row| to_samples(row, inner)).collect();
+                drop(charge);
+                samples
+            }
+            Value::Scalar(values) => {
+                let columns =
+                    Columns { times_ns: (0..inner.steps).map(|step| inner.at(step)).collect(), values };
+                vec![Samples { labels: Arc::default(), drop_name: false, columns }]
+            }
+            Value::Text(_) => Vec::new(),
+        };
+        Ok((samples, windows))
+    }
+
+    /// A range vector as an answer: all samples of its one window.
+    pub(crate) fn matrix(&self, node: &Node, grid: Grid) -> Result<Vec<Samples>, QueryError> {
+        let (mut all, windows) = self.windows(node, grid)?;
+        let end = windows.ends.start_ns;
+        let start = end.saturating_sub(windows.range_ns);
+        for samples in &mut all {
+            let times = &mut samples.columns.times_ns;
+            let to = times.partition_point(|time| *time <= end);
+            let from = times.partition_point(|time| *time <= start).min(to);
+            times.truncate(to);
+            times.drain(..from);
+            samples.columns.values.truncate(to);
+            samples.columns.values.drain(..from);
+        }
+        all.retain(|samples| !samples.columns.values.is_empty());
+        Ok(all)
+    }
+}
+
+/// How much of a chunk a reader wants.
+enum Need {
+    Nothing,
+    /// Its last sample, which the summary holds.
+    Last,
+    All,
+}
+
+/// A chunk without a step inside matters by its last sample only.
+fn instant_need(summary: &Summary, refs: Grid) -> Need {
+    let (first, last) = summary.time_ns;
+    if refs.touches(first, last) {
+        Need::All
+    } else if refs.last() >= last {
+        Need::Last
+    } else {
+        Need::Nothing
+    }
+}
+
+fn last_values(
+    labels: Arc<Labels>,
+    columns: &Columns,
+    refs: Grid,
+    lookback_ns: i64,
+    times: bool,
+) -> Option<Row> {
+    let mut row = Row::empty(labels, false, refs.steps);
+    let mut behind = 0;
+    for step in 0..refs.steps {
+        let at = refs.at(step);
+        while columns.times_ns.get(behind).is_some_and(|time| *time <= at) {
+            behind += 1;
+        }
+        let Some(last) = behind.checked_sub(1) else { continue };
+        let (time, value) = (columns.times_ns[last], columns.values[last]);
+        if time > at.saturating_sub(lookback_ns) && !is_stale_marker(value) {
+            row.put(step, if times { seconds(time) } else { value });
+        }
+    }
+    (!row.present.is_empty()).then_some(row)
+}
+
+/// A row of one step repeated.
+fn widen(row: Row, steps: usize) -> Row {
+    Row { values: vec![row.values[0]; steps], present: Bits::all(steps), ..row }
+}
+
+fn without_markers(mut columns: Columns) -> Columns {
+    if columns.values.iter().any(|value| is_stale_marker(*value)) {
+        let kept: (Vec<i64>, Vec<f64>) = columns
+            .times_ns
+            .iter()
+            .zip(&columns.values)
+            .filter(|(_, value)| !is_stale_marker(**value))
+            .map(|(time, value)| (*time, *value))
+            .unzip();
+        columns = Columns { times_ns: kept.0, values: kept.1 };
+    }
+    columns
+}
+
+fn to_samples(row: Row, grid: Grid) -> Samples {
+    let columns = if row.present.count() == grid.steps {
+        Columns { times_ns: (0..grid.steps).map(|step| grid.at(step)).collect(), values: row.values }
+    } else {
+        let (times_ns, values) = row.points().map(|(step, value)| (grid.at(step), value)).unzip();
+        Columns { times_ns, values }
+    };
+    Samples { labels: row.labels, drop_name: row.drop_name, columns }
+}

@@ -1,0 +1,145 @@
+//! Answers as Prometheus' HTTP API writes them, byte for byte.
+
+use std::fmt::Write as _;
+
+use model::Labels;
+
+use crate::answer::{Answer, Data};
+use crate::number::push_json;
+
+/// Appends the value of `data` in an API answer: `{"resultType":"vector","result":[...]}`.
+pub fn write_data(data: &Data, out: &mut String) {
+    let kind = match data {
+        Data::Scalar { .. } => "scalar",
+        Data::String { .. } => "string",
+        Data::Vector { .. } => "vector",
+        Data::Matrix(_) => "matrix",
+    };
+    out.push_str("{\"resultType\":\"");
+    out.push_str(kind);
+    out.push_str("\",\"result\":");
+    match data {
+        Data::Scalar { time_ms, value } => push_point(out, *time_ms, *value),
+        Data::String { time_ms, value } => {
+            out.push('[');
+            push_time(out, *time_ms);
+            out.push(',');
+            push_text(out, value);
+            out.push(']');
+        }
+        Data::Vector { time_ms, samples } => {
+            out.push('[');
+            for (at, (labels, value)) in samples.iter().enumerate() {
+                out.push_str(if at == 0 { "{\"metric\":" } else { ",{\"metric\":" });
+                push_labels(out, labels);
+                out.push_str(",\"value\":");
+                push_point(out, *time_ms, *value);
+                out.push('}');
+            }
+            out.push(']');
+        }
+        Data::Matrix(runs) => {
+            out.push('[');
+            for (at, run) in runs.iter().enumerate() {
+                out.push_str(if at == 0 { "{\"metric\":" } else { ",{\"metric\":" });
+                push_labels(out, &run.labels);
+                out.push_str(",\"values\":[");
+                for (at, (time_ms, value)) in run.points().enumerate() {
+                    if at > 0 {
+                        out.push(',');
+                    }
+                    push_point(out, time_ms, value);
+                }
+                out.push_str("]}");
+            }
+            out.push(']');
+        }
+    }
+    out.push('}');
+}
+
+/// The whole body of an answer to `/api/v1/query` or `/api/v1/query_range`.
+pub fn write_answer(answer: &Answer) -> String {
+    let mut out = String::from("{\"status\":\"success\",\"data\":");
+    write_data(&answer.data, &mut out);
+    push_list(&mut out, "warnings", &answer.warnings);
+    push_list(&mut out, "infos", &answer.infos);
+    out.push('}');
+    out
+}
+
+fn push_list(out: &mut String, name: &str, texts: &[String]) {
+    if texts.is_empty() {
+        return;
+    }
+    out.push_str(",\"");
+    out.push_str(name);
+    out.push_str("\":[");
+    for (at, text) in texts.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        push_text(out, text);
+    }
+    out.push(']');
+}
+
+/// Appends labels as a JSON object.
+pub fn push_labels(out: &mut String, labels: &Labels) {
+    out.push('{');
+    for (at, (name, value)) in labels.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        push_text(out, name);
+        out.push(':');
+        push_text(out, value);
+    }
+    out.push('}');
+}
+
+fn push_point(out: &mut String, time_ms: i64, value: f64) {
+    out.push('[');
+    push_time(out, time_ms);
+    out.push_str(",\"");
+    push_json(out, value);
+    out.push_str("\"]");
+}
+
+/// Appends a time in seconds, with three decimals where there are milliseconds.
+fn push_time(out: &mut String, time_ms: i64) {
+    let size = time_ms.unsigned_abs();
+    let sign = if time_ms < 0 { "-" } else { "" };
+    let (seconds, fraction) = (size / 1000, size % 1000);
+    let done = if fraction == 0 {
+        write!(out, "{sign}{seconds}")
+    } else {
+        write!(out, "{sign}{seconds}.{fraction:03}")
+    };
+    debug_assert!(done.is_ok());
+}
+
+/// Appends a JSON string.
+pub fn push_text(out: &mut String, text: &str) {
+    out.push('"');
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| c < ' ' || c == '"' || c == '\\') {
+        let (before, after) = rest.split_at(at);
+        out.push_str(before);
+        let c = after.chars().next().unwrap_or_default();
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            _ => {
+                let done = write!(out, "\\u{:04x}", c as u32);
+                debug_assert!(done.is_ok());
+            }
+        }
+        rest = &after[c.len_utf8()..];
+    }
+    out.push_str(rest);
+    out.push('"');
+}

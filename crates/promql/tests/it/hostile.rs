@@ -1,0 +1,119 @@
+//! Expressions that nobody sane writes: they end in an error or an answer, never in a panic.
+
+use model::Labels;
+use promql::{Limits, MemorySource, Options, Query};
+use proptest::prelude::*;
+
+fn source() -> MemorySource {
+    let mut source = MemorySource::new();
+    for (step, value) in [1.0, f64::NAN, 1e308, -1e308, f64::INFINITY, 0.0, -0.0, 5e-324].iter().enumerate() {
+        source.push(Labels::from_pairs([("__name__", "m"), ("a", "1")]), step as i64 * 1_000_000_000, *value);
+        source.push(Labels::from_pairs([("__name__", "m"), ("a", "2")]), step as i64 * 1_000_000_000, -value);
+    }
+    source
+}
+
+fn options() -> Options {
+    let limits = Limits { samples_max: 100_000, ..Limits::default() };
+    Options { limits, ..Options::default() }
+}
+
+/// Parses and asks; only the absence of a panic counts.
+fn ask(text: &str) {
+    if let Ok(query) = Query::parse(text) {
+        let _ = query.instant(&source(), 7_000, &options());
+        let _ = query.range(&source(), (0, 8_000, 1_000), &options());
+        let _ = query.instant(&source(), -9_000_000_000_000, &options());
+    }
+}
+
+#[test]
+fn deep_nesting_is_refused_or_answered() {
+    for depth in [10, 350, 1_000, 100_000] {
+        ask(&format!("{}1{}", "(".repeat(depth), ")".repeat(depth)));
+        ask(&format!("{}m{}", "sum(".repeat(depth), ")".repeat(depth)));
+        ask(&format!("{}m{}", "abs(".repeat(depth), ")".repeat(depth)));
+        ask(&"(".repeat(depth));
+        ask(&format!("{}1", "-".repeat(depth)));
+        ask(&format!("{}m", "-".repeat(depth)));
+        ask(&format!("1{}", "+1".repeat(depth)));
+        ask(&format!("m{}", " or m".repeat(depth)));
+        ask(&format!("1{}", "^1".repeat(depth)));
+        ask(&format!("m{}", "[1s:1s]".repeat(depth)));
+    }
+    let answer = Query::parse(&format!("1{}", "+1".repeat(1000))).unwrap();
+    assert!(answer.instant(&source(), 0, &options()).is_ok());
+}
+
+#[test]
+fn absurd_numbers_are_survived() {
+    for query in [
+        "topk(1e308, m)",
+        "topk(-1e308, m)",
+        "bottomk(NaN, m)",
+        "limitk(9223372036854775807, m)",
+        "limit_ratio(1e308, m)",
+        "quantile(-Inf, m)",
+        "m[9999999y]",
+        "rate(m[292y]) offset 292y",
+        "m offset -292y",
+        "m @ 1e300",
+        "m @ -9e15",
+        "m @ 9223372036854775",
+        "sum_over_time(m[100y:1ms])",
+        "sum_over_time(m[1ms:100y])",
+        "count_values(\"x\", m)",
+        "predict_linear(m[1h], 1e308)",
+        "histogram_quantile(0.5, m)",
+        "year(m) + day_of_year(m) + days_in_month(vector(1e300)) + month(vector(-1e300))",
+        "round(m, 0)",
+        "clamp(m, NaN, NaN)",
+        "label_replace(m, \"x\", \"$99999999999\", \"a\", \"(.*)\")",
+        "label_replace(m, \"x\", \"${\", \"a\", \"(((((((((.*)))))))))\")",
+        "m{a=~\"(x{1000}){1000}\"}",
+        "m{a=~\"((((((((((a{10}){10}){10}){10}){10}){10}))))\"}",
+        "m / 0 % 0 ^ NaN atan2 Inf",
+        "double_exponential_smoothing(m[1h], 0, 2)",
+        "sort_by_label(m)",
+        "label_join(m, \"x\", \"y\")",
+        "absent(m{a=\"\"})",
+        "vector(m)",
+        "histogram_quantiles(m, \"q\")",
+        "m{} or {}",
+        "{__name__=~\".*\"}",
+        "1 + \"a\"",
+        "-\"a\"",
+        "m[1s] + 1",
+        "sum(m[1s])",
+        "(m)[1s]",
+        "rate(1)",
+        "scalar(\"x\")",
+        "time()[5m:1m]",
+        "avg_over_time(time()[5s:1s])",
+    ] {
+        ask(query);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_parsed_or_refused(text in ".{0,60}") {
+        ask(&text);
+    }
+
+    #[test]
+    fn any_row_of_tokens_is_parsed_or_refused(
+        words in prop::collection::vec(
+            prop::sample::select(vec![
+                "m", "sum", "rate", "(", ")", "[", "]", "{", "}", "5m", "1", "-", "+", "*", "/", "^", "%", "==",
+                "by", "on", "ignoring", "group_left", "bool", "offset", "@", "start", "end", "\"a\"", "a", "=",
+                "=~", "!=", ",", ":", "or", "and", "unless", "NaN", "Inf", "topk", "quantile", "1e308",
+                "label_replace", "time", "vector", "scalar", "#", "\n", "'", "`", ">/", "smoothed", "fill",
+            ]),
+            0..25,
+        )
+    ) {
+        ask(&words.join(" "));
+        ask(&words.concat());
+    }
+}

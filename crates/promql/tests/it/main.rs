@@ -1,0 +1,12 @@
+//! Tests of PromQL through its public face.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that can't go on fails its test")]
+
+#[path = "../runner/mod.rs"]
+mod runner;
+
+mod cases;
+mod hostile;
+mod laws;
+mod queries;
+mod sources;

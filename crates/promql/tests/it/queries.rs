@@ -1,0 +1,159 @@
+//! Parsing, errors, answers and their JSON.
+
+use model::Labels;
+use promql::{Cancel, Data, Limits, MemorySource, Options, Query, QueryError, ValueType, json};
+
+fn source() -> MemorySource {
+    let mut source = MemorySource::new();
+    for step in 0..100_i64 {
+        for gpu in ["0", "1"] {
+            let labels = Labels::from_pairs([("__name__", "power"), ("gpu", gpu)]);
+            source.push(labels, step * 10_000_000_000, step as f64 + 0.5);
+        }
+    }
+    source
+}
+
+fn json_of(query: &str, time_ms: i64) -> String {
+    let query = Query::parse(query).unwrap();
+    json::write_answer(&query.instant(&source(), time_ms, &Options::default()).unwrap())
+}
+
+#[test]
+fn answers_are_written_as_prometheus_writes_them() {
+    assert_eq!(
+        json_of("power", 12_345),
+        r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{"__name__":"power","gpu":"0"},"value":[12.345,"1.5"]},{"metric":{"__name__":"power","gpu":"1"},"value":[12.345,"1.5"]}]}}"#
+    );
+    assert_eq!(
+        json_of("1e21 * 10", 1000),
+        r#"{"status":"success","data":{"resultType":"scalar","result":[1,"1e+22"]}}"#
+    );
+    assert_eq!(
+        json_of("\"a\\\"\\u0001é\"", -1500),
+        r#"{"status":"success","data":{"resultType":"string","result":[-1.500,"a\"\u0001é"]}}"#
+    );
+    assert_eq!(
+        json_of("power{gpu=\"0\"}[20s]", 20_000),
+        r#"{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"power","gpu":"0"},"values":[[10,"1.5"],[20,"2.5"]]}]}}"#
+    );
+    assert_eq!(
+        json_of("rate(power{gpu=\"0\"}[25s])", 20_000),
+        r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{"gpu":"0"},"value":[20,"0.1"]}]},"infos":["PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \"power\" (1:6)"]}"#
+    );
+    assert_eq!(json_of("nothing", 0), r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#);
+}
+
+#[test]
+fn ranges_answer_matrices_also_for_scalars() {
+    let query = Query::parse("1 + time()").unwrap();
+    assert_eq!(query.value_type(), ValueType::Scalar);
+    let answer = query.range(&source(), (0, 2_000, 1_000), &Options::default()).unwrap();
+    let Data::Matrix(runs) = &answer.data else { panic!("no matrix") };
+    assert_eq!(runs[0].points().collect::<Vec<_>>(), [(0, 1.0), (1000, 2.0), (2000, 3.0)]);
+}
+
+#[test]
+fn errors_name_the_place() {
+    for (query, message) in [
+        ("sum(", "1:5: parse error: unexpected end of input, expected an expression"),
+        ("foo{a=\"b\"", "1:10: parse error: unexpected end of input inside brackets, expected `}`"),
+        ("foo +\n  )", "2:3: parse error: unexpected `)` where an expression should start"),
+        ("foo[5x]", "1:1: parse error"),
+        ("foo $ bar", "1:5: parse error: unexpected character: '$'"),
+        ("rate(foo", "1:9: parse error: unexpected end of input in the arguments of rate, expected `)`"),
+        ("\"open", "1:1: parse error: unterminated quoted string: add \""),
+        ("foo{a=~\"(\"}", "1:"),
+        ("", "1:1: parse error: no expression found in input"),
+        ("nosuch(foo)", "1:1: parse error: unknown function with name 'nosuch'"),
+        ("foo[5m", "1:7: parse error: missing `]` after the range"),
+    ] {
+        let error = Query::parse(query).unwrap_err();
+        assert!(error.to_string().starts_with(message), "{query}: {error}");
+        assert_eq!(error.kind(), "bad_data");
+    }
+}
+
+#[test]
+fn what_is_left_out_says_so() {
+    for (query, message) in [
+        (
+            "1 + histogram_count(foo)",
+            "1:5: not supported: the function `histogram_count` works on native histograms only: use the `_count` series",
+        ),
+        ("info(foo, {data=~\".*\"})", "1:1: not supported: the function `info`"),
+        ("rate(foo[5m] smoothed)", "1:14: not supported: the experimental modifier `smoothed`"),
+        ("rate(foo[5m * 2])", "1:13: not supported: experimental duration expressions"),
+        ("foo >/ 5", "1:5: not supported: the operator `>/` trims native histograms"),
+        ("foo offset step()", "1:12: not supported: experimental duration expressions"),
+    ] {
+        let error = Query::parse(query).unwrap_err();
+        assert!(error.to_string().starts_with(message), "{query}: {error}");
+        assert!(matches!(error, QueryError::Unsupported { .. }), "{query}");
+    }
+}
+
+#[test]
+fn limits_have_names() {
+    let options = |limits| Options { limits, ..Options::default() };
+    let ask = |text: &str, limits| {
+        Query::parse(text).unwrap().range(&source(), (0, 900_000, 1_000), &options(limits)).unwrap_err()
+    };
+    let few = Limits { samples_max: 1000, ..Limits::default() };
+    assert!(ask("power", few.clone()).to_string().contains("`samples_max`"));
+    assert!(ask("sum_over_time(vector(1)[1000d:1s])", few).to_string().contains("`samples_max`"));
+    let one = Limits { series_max: 1, ..Limits::default() };
+    assert!(ask("power", one).to_string().contains("matches 2 series, at most 1"));
+    let small = Limits { memory_max_bytes: 5000, ..Limits::default() };
+    assert!(ask("power", small).to_string().contains("`memory_max_bytes`"));
+    let instant = Limits { time_max: std::time::Duration::ZERO, ..Limits::default() };
+    assert_eq!(ask("power", instant).kind(), "timeout");
+}
+
+#[test]
+fn a_cancelled_query_stops() {
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let options = Options { cancel, ..Options::default() };
+    let error = Query::parse("power").unwrap().instant(&source(), 0, &options).unwrap_err();
+    assert_eq!(error, QueryError::Canceled);
+}
+
+#[test]
+fn times_beyond_the_calendar_are_refused() {
+    let query = Query::parse("power").unwrap();
+    let error = query.instant(&source(), i64::MAX, &Options::default()).unwrap_err();
+    assert!(error.to_string().contains("out of range"));
+    assert_eq!(query.range(&source(), (10, 5, 1), &Options::default()).unwrap_err().kind(), "execution");
+    assert_eq!(query.range(&source(), (0, 5, 0), &Options::default()).unwrap_err().kind(), "execution");
+    let matrix = Query::parse("power[5m]").unwrap();
+    assert_eq!(matrix.range(&source(), (0, 5, 1), &Options::default()).unwrap_err().kind(), "bad_data");
+}
+
+#[test]
+fn selectors_of_a_query_are_listed() {
+    let query = Query::parse("sum(a{x=\"1\"}) / rate(b[5m]) + topk(scalar(c), d[1m:] @ 5)");
+    let query =
+        query.or_else(|_| Query::parse("sum(a{x=\"1\"}) / rate(b[5m]) + topk(scalar(c), d)")).unwrap();
+    let mut names: Vec<String> = query
+        .selectors()
+        .iter()
+        .filter_map(|matchers| matchers.iter().find(|matcher| &*matcher.name == "__name__"))
+        .map(|matcher| matcher.value.to_string())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn any_of_several_matchers_may_fit() {
+    let query = Query::parse("power{gpu=\"0\" or gpu=\"1\"}").unwrap();
+    assert_eq!(query.instant(&source(), 0, &Options::default()).unwrap().data.len(), 2);
+}
+
+#[test]
+fn function_names_serve_completion() {
+    let names: Vec<&str> = promql::function_names().collect();
+    assert!(names.is_sorted());
+    assert!(names.contains(&"rate") && names.contains(&"histogram_quantile"));
+}
