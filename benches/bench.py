@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -286,6 +287,11 @@ def server_rows(folder: Path) -> list[Row]:
                 300,
             )
         )
+
+        if shutil.which(os.environ.get("CHROMIUM", "chromium")):
+            page = result("node", ROOT / "benches/paint.mjs", f"{url}/r/{run_id}")["drawn_ms"]
+            what = "1,000,000-point run opened in Chromium, navigation to drawn"
+            rows.append(Row(what, page, "ms", "bar", None, 450))
 
         for number in range(RUNS):
             writer = number.to_bytes(16, "big")
