@@ -44,7 +44,11 @@ export function useRunFeed(board: Board, error: Signal<unknown>): () => Promise<
   );
   useEffect(() => {
     const map = paced(() => board.readStepMap(), MAP_MS);
-    void readFacts().then(map.ask);
+    void readFacts();
+    // Charts come first; what only joins their axes waits for them.
+    const afterCharts = board.answered.subscribe((answers) => {
+      if (answers === 1) map.ask();
+    });
     const facts = paced(readFacts, FACTS_MS);
     const points = paced(() => board.load(true), POINTS_MS);
     const leave = follow(`run:${runId}`, (event) => {
@@ -57,6 +61,7 @@ export function useRunFeed(board: Board, error: Signal<unknown>): () => Promise<
       if (isLive()) points.ask();
     });
     return () => {
+      afterCharts();
       leave();
       facts.end();
       points.end();
