@@ -19,6 +19,11 @@ impl Labels {
 
     /// Sorts `pairs` into a set; of two equal names the later one wins.
     pub fn from_pairs<K: Into<Box<str>>, V: Into<Box<str>>>(pairs: impl IntoIterator<Item = (K, V)>) -> Self {
+        let pairs: Vec<(Box<str>, Box<str>)> = pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
+        // Most come from another set, where there is nothing left to do.
+        if pairs.is_sorted_by(|a, b| a.0 < b.0) && pairs.iter().all(|(_, value)| !value.is_empty()) {
+            return Self(pairs.into_boxed_slice());
+        }
         let mut builder = Self::builder();
         for (name, value) in pairs {
             builder.set(name, value);

@@ -223,6 +223,33 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Sample>> {
     (reader.is_empty() && samples.is_sorted_by_key(|s| s.time_ns)).then_some(samples)
 }
 
+/// Appends times and values of [`encode`]d bytes; `None` when they are not that, and then nothing is
+/// appended. Steps are not looked at.
+pub(crate) fn decode_columns(bytes: &[u8], times_ns: &mut Vec<i64>, values: &mut Vec<f64>) -> Option<()> {
+    let mut reader = Reader::new(bytes);
+    let [TYPE_FLOAT, exponent @ 0..=9, STEPS_NONE..=STEPS_SOME] = reader.array()? else { return None };
+    let count: usize = reader.u64()?.try_into().ok()?;
+    if count == 0 || count > CHUNK_POINTS_MAX {
+        return None;
+    }
+    let unit = 10_i64.pow(u32::from(exponent));
+    let (times_at, values_at) = (times_ns.len(), values.len());
+    let whole = append_column(&mut reader, count, times_ns)
+        .and_then(|()| append_column(&mut reader, count, values))
+        .is_some_and(|()| {
+            let times = &mut times_ns[times_at..];
+            for time in &mut *times {
+                *time = time.wrapping_mul(unit);
+            }
+            times.is_sorted()
+        });
+    if !whole {
+        times_ns.truncate(times_at);
+        values.truncate(values_at);
+    }
+    whole.then_some(())
+}
+
 /// The largest of 0, 3, 6 and 9 whose power of ten divides every time.
 fn time_exponent(samples: &[Sample]) -> u8 {
     let mut exponent = 9_u8;
@@ -279,18 +306,26 @@ fn put_column<T: Word + Default>(out: &mut Vec<u8>, numbers: &[T]) {
 }
 
 fn take_column<T: Word + Default>(reader: &mut Reader<'_>, count: usize) -> Option<Vec<T>> {
+    let mut numbers = Vec::new();
+    append_column(reader, count, &mut numbers)?;
+    Some(numbers)
+}
+
+/// Appends a column of `count` numbers to `into`; what is there after `None` is of no use.
+fn append_column<T: Word + Default>(reader: &mut Reader<'_>, count: usize, into: &mut Vec<T>) -> Option<()> {
     let codec = reader.byte()?;
     let bytes = reader.bytes()?;
     match codec {
         CODEC_PLAIN => {
             let (words, rest) = bytes.as_chunks::<8>();
-            (rest.is_empty() && words.len() == count)
-                .then(|| words.iter().map(|w| T::from_word(u64::from_le_bytes(*w))).collect())
+            into.extend(words.iter().map(|w| T::from_word(u64::from_le_bytes(*w))));
+            (rest.is_empty() && words.len() == count).then_some(())
         }
         CODEC_PCO => {
-            let mut numbers = vec![T::default(); count];
-            let progress = pco::standalone::simple_decompress_into(bytes, &mut numbers).ok()?;
-            (progress.finished && progress.n_processed == count).then_some(numbers)
+            let start = into.len();
+            into.resize(start + count, T::default());
+            let progress = pco::standalone::simple_decompress_into(bytes, &mut into[start..]).ok()?;
+            (progress.finished && progress.n_processed == count).then_some(())
         }
         _ => None,
     }
@@ -331,8 +366,17 @@ mod tests {
     proptest! {
         #[test]
         fn decoding_gives_what_was_encoded_to_the_bit(samples in any_samples()) {
-            let back = decode(&encode(&samples)).unwrap();
+            let bytes = encode(&samples);
+            let back = decode(&bytes).unwrap();
             prop_assert_eq!(bits(&back), bits(&samples));
+            let (mut times, mut values) = (vec![-1], vec![-1.0]);
+            decode_columns(&bytes, &mut times, &mut values).unwrap();
+            prop_assert_eq!(&times[1..], samples.iter().map(|s| s.time_ns).collect::<Vec<_>>());
+            let value_bits = |v: &f64| v.to_bits();
+            prop_assert_eq!(
+                values[1..].iter().map(value_bits).collect::<Vec<_>>(),
+                samples.iter().map(|s| s.value.to_bits()).collect::<Vec<_>>()
+            );
         }
 
         #[test]
@@ -342,6 +386,10 @@ mod tests {
             wrong[at.index(bytes.len())] ^= flip;
             prop_assert!(decode(&wrong).is_none_or(|back| back.len() <= CHUNK_POINTS_MAX));
             prop_assert!(decode(&bytes[..cut.index(bytes.len())]).is_none());
+            let (mut times, mut values) = (vec![-1], vec![-1.0]);
+            let read = decode_columns(&wrong, &mut times, &mut values).is_some();
+            prop_assert!(times.len() == values.len() && times.len() <= CHUNK_POINTS_MAX + 1);
+            prop_assert!(read == (times.len() > 1));
         }
 
         #[test]

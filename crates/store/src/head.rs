@@ -40,6 +40,18 @@ impl MemoryChunk {
             Points::Raw(samples) => Some(samples.to_vec()),
         }
     }
+
+    /// Appends times and values; `None` when they can't be decoded.
+    pub(crate) fn columns(&self, times_ns: &mut Vec<i64>, values: &mut Vec<f64>) -> Option<()> {
+        match &self.points {
+            Points::Packed(bytes) => chunk::decode_columns(bytes, times_ns, values),
+            Points::Raw(samples) => {
+                times_ns.extend(samples.iter().map(|s| s.time_ns));
+                values.extend(samples.iter().map(|s| s.value));
+                Some(())
+            }
+        }
+    }
 }
 
 /// Packs points in order of time, all but a rest too short for it. Done before anything is locked

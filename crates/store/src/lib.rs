@@ -12,13 +12,16 @@ mod chunk;
 mod codec;
 mod committer;
 mod head;
+mod index;
 mod lock;
 mod log;
 mod maintain;
+mod matcher;
 mod read;
 mod record;
 mod rescue;
 mod segment;
+mod select;
 mod series;
 mod staging;
 mod store;
@@ -33,7 +36,9 @@ use model::{RunId, RunRecord};
 
 pub use batch::{AppendError, Batch, OpenError, Options, Receipt, SeriesBatch};
 pub use chunk::{Chunk, Summary};
-pub use read::ReadError;
+pub use matcher::{MatchOp, Matcher};
+pub use read::{Block, ReadError};
+pub use select::{Cardinality, Counted, Found};
 pub use series::SeriesInfo;
 
 /// A series' number within one store; never given twice.
@@ -123,6 +128,51 @@ impl Store {
     /// The series of a run that have points, by display name, then labels.
     pub fn run_series(&self, id: RunId) -> Vec<SeriesInfo> {
         self.0.inner.read_state().run_series(id)
+    }
+
+    /// What is known of a series, unless it has no points or its run is deleted.
+    pub fn series(&self, id: SeriesId) -> Option<SeriesInfo> {
+        self.0.inner.read_state().visible_info(id)
+    }
+
+    /// The series that fit all `matchers` and may have points with `from_ns <= time <= to_ns`, in
+    /// order of number. Those of deleted runs are not among them.
+    pub fn select(&self, matchers: &[Matcher<'_>], from_ns: i64, to_ns: i64) -> Vec<Found> {
+        self.0.inner.select(matchers, (from_ns, to_ns))
+    }
+
+    /// The names of the labels of the series that [`Store::select`] would find, sorted.
+    pub fn label_names(&self, matchers: &[Matcher<'_>], from_ns: i64, to_ns: i64) -> Vec<String> {
+        self.0.inner.label_names(matchers, (from_ns, to_ns))
+    }
+
+    /// The values that the label `name` has on the series that [`Store::select`] would find, sorted.
+    pub fn label_values(
+        &self,
+        name: &str,
+        matchers: &[Matcher<'_>],
+        from_ns: i64,
+        to_ns: i64,
+    ) -> Vec<String> {
+        self.0.inner.label_values(name, matchers, (from_ns, to_ns))
+    }
+
+    /// What makes up the number of series: of each list the first `limit`, largest first.
+    pub fn cardinality(&self, limit: usize) -> Cardinality {
+        self.0.inner.read_state().cardinality(limit)
+    }
+
+    /// As [`Store::read`], for who wants columns: nothing of a block is read from disk before its
+    /// columns are asked for, and steps are passed over. Many threads may scan at once; each holds
+    /// one block in memory.
+    pub fn scan(
+        &self,
+        series: SeriesId,
+        from_ns: i64,
+        to_ns: i64,
+        visit: &mut dyn FnMut(&Block<'_>) -> ControlFlow<()>,
+    ) -> Result<(), ReadError> {
+        self.0.inner.scan(series, (from_ns, to_ns), visit)
     }
 
     /// Hands the points of `series` with `from_ns <= time <= to_ns` to `visit`, as chunks that do

@@ -56,7 +56,9 @@ impl Sources {
     pub(crate) fn of(state: &State, series: SeriesId, from_ns: i64, to_ns: i64) -> Self {
         let Some(known) = state.series.get(&series) else { return Self::default() };
         let holds = |segment: &&Arc<Segment>| {
-            segment.find(series).is_some_and(|listed| listed.overlaps(from_ns, to_ns))
+            segment.time_ns.0 <= to_ns
+                && from_ns <= segment.time_ns.1
+                && segment.find(series).is_some_and(|listed| listed.overlaps(from_ns, to_ns))
         };
         Self {
             memory: known.head.chunks(from_ns, to_ns).collect(),
@@ -174,6 +176,53 @@ impl Chunk for WholeChunk {
         };
         let broken = || "a sound chunk can't be decoded by this version".to_owned();
         samples.ok_or_else(|| ReadError { series: self.series, reason: broken() })
+    }
+}
+
+/// A piece of a series in order of time, as [`crate::Store::scan`] hands it out. Its points are read
+/// and decoded when they are asked for.
+pub struct Block<'s> {
+    pub(crate) series: SeriesId,
+    pub(crate) summary: Summary,
+    pub(crate) part: Part,
+    pub(crate) damage: &'s dyn Fn(String),
+}
+
+impl std::fmt::Debug for Block<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Block").field("series", &self.series).field("summary", &self.summary).finish()
+    }
+}
+
+impl Block<'_> {
+    /// What is known without reading the points.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// Appends times, strictly rising, and values of all points. A damaged block appends nothing and
+    /// is reported in [`crate::Status::damage`]; an error is one written by something newer.
+    pub fn columns(&self, times_ns: &mut Vec<i64>, values: &mut Vec<f64>) -> Result<(), ReadError> {
+        let append = |samples: &[Sample], times_ns: &mut Vec<i64>, values: &mut Vec<f64>| {
+            times_ns.extend(samples.iter().map(|s| s.time_ns));
+            values.extend(samples.iter().map(|s| s.value));
+        };
+        let decoded = match &self.part {
+            Part::Merged(samples) => {
+                append(samples, times_ns, values);
+                Some(())
+            }
+            Part::Whole(Piece::Memory(chunk)) => chunk.columns(times_ns, values),
+            Part::Whole(Piece::Stored(series, segment, entry)) => match segment.chunk(*series, entry) {
+                Ok(bytes) => chunk::decode_columns(&bytes, times_ns, values),
+                Err(why) => {
+                    (self.damage)(why);
+                    Some(())
+                }
+            },
+        };
+        let broken = || "a sound chunk can't be decoded by this version".to_owned();
+        decoded.ok_or_else(|| ReadError { series: self.series, reason: broken() })
     }
 }
 

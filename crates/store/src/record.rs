@@ -26,14 +26,8 @@ pub(crate) fn encode_identity(identity: &SeriesIdentity) -> Vec<u8> {
 
 /// See [`encode_identity`].
 pub(crate) fn decode_identity(bytes: &[u8]) -> Option<SeriesIdentity> {
-    let mut reader = versioned(bytes)?;
-    let display = reader.text()?;
-    let count = reader.count(2)?;
-    let mut pairs = Vec::with_capacity(count);
-    for _ in 0..count {
-        pairs.push((reader.text()?, reader.text()?));
-    }
-    reader.is_empty().then(|| SeriesIdentity { labels: Labels::from_pairs(pairs), display })
+    let (display, labels) = identity_parts(bytes)?;
+    Some(SeriesIdentity { labels: Labels::from_pairs(labels), display: display.to_owned() })
 }
 
 /// The metric's name and the run of an [`encode_identity`]d series, without building its labels.
@@ -52,6 +46,32 @@ pub(crate) fn identity_scope(bytes: &[u8]) -> Option<(Option<RunId>, &str, &str)
         }
     }
     Some((run, metric, display))
+}
+
+/// The name as logged and the labels of an [`encode_identity`]d series, in order of name.
+pub(crate) fn identity_parts(bytes: &[u8]) -> Option<(&str, Vec<(&str, &str)>)> {
+    let mut reader = versioned(bytes)?;
+    let display = std::str::from_utf8(reader.bytes()?).ok()?;
+    let count = reader.count(2)?;
+    let mut labels = Vec::with_capacity(count);
+    for _ in 0..count {
+        let name = std::str::from_utf8(reader.bytes()?).ok()?;
+        labels.push((name, std::str::from_utf8(reader.bytes()?).ok()?));
+    }
+    reader.is_empty().then_some((display, labels))
+}
+
+/// The value of one label of an [`encode_identity`]d series.
+pub(crate) fn identity_label<'b>(bytes: &'b [u8], name: &str) -> Option<&'b str> {
+    let mut reader = versioned(bytes)?;
+    reader.bytes()?;
+    for _ in 0..reader.count(2)? {
+        let (found, value) = (reader.bytes()?, reader.bytes()?);
+        if found == name.as_bytes() {
+            return std::str::from_utf8(value).ok();
+        }
+    }
+    None
 }
 
 /// Everything of a run but its sessions.

@@ -8,6 +8,7 @@ use model::{Labels, RunId, RunRecord, Sample, WriterId};
 use crate::SeriesId;
 use crate::chunk::Summary;
 use crate::head::{Head, MemoryChunk};
+use crate::index::Index;
 use crate::record::{self, Sequences};
 use crate::segment::{Class, Opened, Segment};
 
@@ -87,6 +88,7 @@ pub(crate) type ScopeKey = (RunId, Box<str>);
 pub(crate) struct State {
     pub(crate) series: HashMap<SeriesId, Series>,
     pub(crate) by_identity: HashMap<Arc<[u8]>, SeriesId>,
+    pub(crate) index: Index,
     pub(crate) by_run: HashMap<RunId, Vec<SeriesId>>,
     pub(crate) scopes: HashMap<ScopeKey, Scope>,
     pub(crate) runs: HashMap<RunId, Arc<RunRecord>>,
@@ -113,6 +115,7 @@ impl State {
                 .series += 1;
         }
         self.by_identity.insert(identity.clone(), id);
+        self.index.insert(id, &identity);
         self.series.insert(id, Series { identity, run, totals: Totals::NONE, head: Head::default() });
         true
     }
@@ -156,7 +159,8 @@ impl State {
         infos
     }
 
-    fn info(&self, id: SeriesId) -> Option<SeriesInfo> {
+    /// What is known of a series; nothing when it has no points.
+    pub(crate) fn info(&self, id: SeriesId) -> Option<SeriesInfo> {
         let series = self.series.get(&id)?;
         let identity = record::decode_identity(&series.identity)?;
         let totals = &series.totals;
@@ -187,7 +191,10 @@ impl State {
                 self.writers.remove(&writer);
             }
         }
-        for series in self.by_run.remove(&id).unwrap_or_default() {
+        let series = self.by_run.remove(&id).unwrap_or_default();
+        let identities = series.iter().filter_map(|id| Some((*id, &*self.series.get(id)?.identity)));
+        self.index.remove(identities);
+        for series in series {
             if let Some(series) = self.series.remove(&series) {
                 self.head_points -= series.head.points();
                 self.head_series -= u64::from(!series.head.is_empty());

@@ -17,7 +17,7 @@ use crate::catalogue::{Catalogue, CatalogueError, Change, Contents, Counters};
 use crate::chunk::{Chunk, Summary};
 use crate::committer::Queue;
 use crate::lock::DirectoryLock;
-use crate::read::{MergedChunk, Part, ReadError, Sources, WholeChunk, sweep};
+use crate::read::{Block, MergedChunk, Part, Piece, ReadError, Sources, WholeChunk, sweep};
 use crate::record::{self, Sequences};
 use crate::segment::{Manifest, Segment};
 use crate::series::State;
@@ -321,15 +321,8 @@ impl Inner {
         range: (i64, i64),
         visit: &mut dyn FnMut(&dyn Chunk) -> ControlFlow<()>,
     ) -> Result<(), ReadError> {
-        let sources = {
-            let state = self.read_state();
-            if !state.series.contains_key(&series) {
-                return Err(ReadError { series, reason: "there is no such series".to_owned() });
-            }
-            Sources::of(&state, series, range.0, range.1)
-        };
+        let pieces = self.pieces(series, range)?;
         let damage = |why| self.report_damage(why);
-        let pieces = sources.pieces(series, range, &mut |why| damage(why));
         _ = sweep(pieces, &mut |why| damage(why), &mut |part| match part {
             Part::Whole(piece) => match WholeChunk::load(series, piece) {
                 Ok(chunk) => visit(&chunk),
@@ -339,6 +332,36 @@ impl Inner {
                 }
             },
             Part::Merged(samples) => visit(&MergedChunk { summary: Summary::of(&samples), samples }),
+        });
+        Ok(())
+    }
+
+    fn pieces(&self, series: SeriesId, range: (i64, i64)) -> Result<Vec<Piece>, ReadError> {
+        let sources = {
+            let state = self.read_state();
+            if !state.series.contains_key(&series) {
+                return Err(ReadError { series, reason: "there is no such series".to_owned() });
+            }
+            Sources::of(&state, series, range.0, range.1)
+        };
+        Ok(sources.pieces(series, range, &mut |why| self.report_damage(why)))
+    }
+
+    /// See [`crate::Store::scan`].
+    pub(crate) fn scan(
+        &self,
+        series: SeriesId,
+        range: (i64, i64),
+        visit: &mut dyn FnMut(&Block<'_>) -> ControlFlow<()>,
+    ) -> Result<(), ReadError> {
+        let pieces = self.pieces(series, range)?;
+        let damage = |why| self.report_damage(why);
+        _ = sweep(pieces, &mut |why| damage(why), &mut |part| {
+            let summary = match &part {
+                Part::Whole(piece) => *piece.summary(),
+                Part::Merged(samples) => Summary::of(samples),
+            };
+            visit(&Block { series, summary, part, damage: &damage })
         });
         Ok(())
     }

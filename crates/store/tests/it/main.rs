@@ -12,4 +12,5 @@ mod fixture;
 mod full_disk;
 mod laws;
 mod maintenance;
+mod selection;
 mod semantics;
