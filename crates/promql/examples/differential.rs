@@ -49,13 +49,18 @@ impl Random {
     }
 }
 
+/// Times in milliseconds and values.
+type Stream = Vec<(i64, f64)>;
+
 /// Random series, in memory and as OpenMetrics text.
 fn data(random: &mut Random) -> (MemorySource, String) {
     let mut source = MemorySource::new();
-    let mut families: BTreeMap<&str, Vec<(Labels, Vec<(i64, f64)>)>> = BTreeMap::new();
+    let mut families: BTreeMap<&str, Vec<(Labels, Stream)>> = BTreeMap::new();
     for job in ["api", "db"] {
         for instance in ["0", "1", "2"] {
-            for (metric, interval) in [("temp", 15), ("load", 30), ("requests_total", 15), ("bytes_total", 60)] {
+            for (metric, interval) in
+                [("temp", 15), ("load", 30), ("requests_total", 15), ("bytes_total", 60)]
+            {
                 let labels = Labels::from_pairs([("__name__", metric), ("job", job), ("instance", instance)]);
                 let counter = metric.ends_with("_total");
                 families.entry(metric).or_default().push((labels, stream(random, interval, counter)));
@@ -103,7 +108,7 @@ fn data(random: &mut Random) -> (MemorySource, String) {
 }
 
 /// Times in milliseconds, never on a whole second, with gaps; counters with resets.
-fn stream(random: &mut Random, interval: i64, counter: bool) -> Vec<(i64, f64)> {
+fn stream(random: &mut Random, interval: i64, counter: bool) -> Stream {
     let mut samples = Vec::new();
     let mut value = 1000.0 * random.unit() + if counter { 5000.0 } else { 0.0 };
     let mut time = START * 1000 + random.below(interval as u64 * 1000) as i64;
@@ -130,8 +135,14 @@ struct Writer<'r>(&'r mut Random, bool);
 impl Writer<'_> {
     fn matchers(&mut self) -> &'static str {
         self.0.pick(&[
-            "", "", "{job=\"api\"}", "{instance!=\"1\"}", "{job=~\"a.*|d.\"}", "{instance=~\"[12]\",job=\"db\"}",
-            "{job!~\"a.+\"}", "{nothing=\"\"}",
+            "",
+            "",
+            "{job=\"api\"}",
+            "{instance!=\"1\"}",
+            "{job=~\"a.*|d.\"}",
+            "{instance=~\"[12]\",job=\"db\"}",
+            "{job!~\"a.+\"}",
+            "{nothing=\"\"}",
         ])
     }
 
@@ -176,8 +187,18 @@ impl Writer<'_> {
             1 => format!("{}", self.0.below(100) as f64 / 10.0),
             2 => "pi()".into(),
             3 => format!("scalar({})", self.vector(depth - 1)),
-            4 => format!("({} {} {})", self.scalar(depth - 1), self.0.pick(&["+", "-", "*", "/"]), self.scalar(depth - 1)),
-            _ => format!("({} {} bool {})", self.scalar(depth - 1), self.0.pick(&["==", "<", ">="]), self.scalar(depth - 1)),
+            4 => format!(
+                "({} {} {})",
+                self.scalar(depth - 1),
+                self.0.pick(&["+", "-", "*", "/"]),
+                self.scalar(depth - 1)
+            ),
+            _ => format!(
+                "({} {} bool {})",
+                self.scalar(depth - 1),
+                self.0.pick(&["==", "<", ">="]),
+                self.scalar(depth - 1)
+            ),
         }
     }
 
@@ -190,9 +211,19 @@ impl Writer<'_> {
             _ => format!(
                 "{}({})",
                 self.0.pick(&[
-                    "avg_over_time", "sum_over_time", "min_over_time", "max_over_time", "count_over_time",
-                    "last_over_time", "stddev_over_time", "stdvar_over_time", "changes", "resets", "deriv",
-                    "present_over_time", "absent_over_time",
+                    "avg_over_time",
+                    "sum_over_time",
+                    "min_over_time",
+                    "max_over_time",
+                    "count_over_time",
+                    "last_over_time",
+                    "stddev_over_time",
+                    "stdvar_over_time",
+                    "changes",
+                    "resets",
+                    "deriv",
+                    "present_over_time",
+                    "absent_over_time",
                 ]),
                 self.range(depth)
             ),
@@ -200,7 +231,15 @@ impl Writer<'_> {
     }
 
     fn grouping(&mut self) -> &'static str {
-        self.0.pick(&["", "by (job) ", "by (instance) ", "without (instance) ", "by (job, instance) ", "without (le) ", "by (le) "])
+        self.0.pick(&[
+            "",
+            "by (job) ",
+            "by (instance) ",
+            "without (instance) ",
+            "by (job, instance) ",
+            "without (le) ",
+            "by (le) ",
+        ])
     }
 
     /// A vector whose values are hardly ever equal.
@@ -235,10 +274,24 @@ impl Writer<'_> {
             4 => format!("label_replace({inner}, \"job\", \"$1-x\", \"instance\", \"(.*)\")"),
             5 => format!("label_join({inner}, \"both\", \"/\", \"job\", \"instance\")"),
             6 => format!("timestamp({inner})"),
-            7 => format!("{}({inner})", self.0.pick(&["hour", "minute", "month", "day_of_week", "days_in_month", "year", "day_of_year"])),
+            7 => format!(
+                "{}({inner})",
+                self.0.pick(&[
+                    "hour",
+                    "minute",
+                    "month",
+                    "day_of_week",
+                    "days_in_month",
+                    "year",
+                    "day_of_year"
+                ])
+            ),
             _ => format!(
                 "{}({inner})",
-                self.0.pick(&["abs", "ceil", "floor", "exp", "ln", "log2", "log10", "sqrt", "sgn", "sin", "cos", "atan", "tanh", "deg", "rad", "absent", "sort", "-"])
+                self.0.pick(&[
+                    "abs", "ceil", "floor", "exp", "ln", "log2", "log10", "sqrt", "sgn", "sin", "cos",
+                    "atan", "tanh", "deg", "rad", "absent", "sort", "-"
+                ])
             ),
         }
     }
@@ -253,8 +306,15 @@ impl Writer<'_> {
             2 => format!("({left}) {comparison} bool ({})", self.vector(depth - 1)),
             3 => format!("({left}) {comparison} ({})", self.vector(depth - 1)),
             4 => format!("({left}) {} ({})", self.0.pick(&["and", "or", "unless"]), self.vector(depth - 1)),
-            5 => format!("({left}) {} on (job) ({})", self.0.pick(&["and", "or", "unless"]), self.vector(depth - 1)),
-            6 => format!("({left}) {arithmetic} on (job) group_left () sum by (job) ({})", self.vector(depth - 1)),
+            5 => format!(
+                "({left}) {} on (job) ({})",
+                self.0.pick(&["and", "or", "unless"]),
+                self.vector(depth - 1)
+            ),
+            6 => format!(
+                "({left}) {arithmetic} on (job) group_left () sum by (job) ({})",
+                self.vector(depth - 1)
+            ),
             _ => format!("({left}) {arithmetic} ({})", self.vector(depth - 1)),
         }
     }
@@ -309,7 +369,7 @@ impl Peer {
             .spawn()
             .unwrap();
         let peer = Self { child, port, _folder: folder };
-        let until = Instant::now() + Duration::from_secs(60);
+        let until = Instant::now() + Duration::from_mins(1);
         while peer.ask("/api/v1/query", "query=temp").is_none() {
             assert!(Instant::now() < until, "prometheus did not start");
             std::thread::sleep(Duration::from_millis(100));
@@ -438,7 +498,9 @@ fn main() {
         let (theirs, ours) = if ranged {
             (
                 peer.ask("/api/v1/query_range", &format!("query={form}&start={time}&end={end}&step={step}")),
-                parsed.and_then(|parsed| parsed.range(&source, (time * 1000, end * 1000, step * 1000), &options)),
+                parsed.and_then(|parsed| {
+                    parsed.range(&source, (time * 1000, end * 1000, step * 1000), &options)
+                }),
             )
         } else {
             (
@@ -474,5 +536,9 @@ fn main() {
     for line in &differ {
         println!("{line}");
     }
-    println!("queries {count}  seed {seed}  same {same}  both empty {empty}  both fail {failed}  meant {}  differ {}", meant.values().sum::<usize>(), differ.len());
+    println!(
+        "queries {count}  seed {seed}  same {same}  both empty {empty}  both fail {failed}  meant {}  differ {}",
+        meant.values().sum::<usize>(),
+        differ.len()
+    );
 }

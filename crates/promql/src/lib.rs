@@ -19,8 +19,10 @@ mod notes;
 mod number;
 mod plan;
 mod query;
+pub mod rules;
 mod source;
 mod syntax;
+mod template;
 
 pub use answer::{Answer, Data, Run, Stats};
 pub use error::{QueryError, Span};

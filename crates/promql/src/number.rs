@@ -121,7 +121,7 @@ pub(crate) fn push_json(out: &mut String, value: f64) {
     }
 }
 
-/// `%g`: shortest digits, exponent below 1e-4 and from 1e21.
+/// `%g`: shortest digits, exponent below 1e-4 and from 1e6.
 pub(crate) fn general(value: f64) -> String {
     if let Some(text) = special(value) {
         return text.to_owned();
@@ -129,7 +129,7 @@ pub(crate) fn general(value: f64) -> String {
     let mut out = String::new();
     let (digits, exponent) = shortest(value);
     sign(value, &mut out);
-    if value != 0.0 && (exponent - 1 < -4 || exponent > 21) {
+    if value != 0.0 && !(-3..=6).contains(&exponent) {
         scientific(&mut out, &digits, exponent);
     } else {
         plain(&mut out, &digits, exponent);
@@ -215,7 +215,9 @@ mod tests {
             assert_eq!(json(value), text);
         }
         assert_eq!(general(1e21), "1e+21");
-        assert_eq!(general(1e20), "100000000000000000000");
+        assert_eq!(general(1e6), "1e+06");
+        assert_eq!(general(123_456.5), "123456.5");
+        assert_eq!(general(0.0001), "0.0001");
         assert_eq!(general(0.00001), "1e-05");
         assert_eq!(general(2.5), "2.5");
         assert_eq!(general_digits(1234.5, 4), "1234");

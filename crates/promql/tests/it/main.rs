@@ -8,5 +8,7 @@ mod runner;
 mod cases;
 mod hostile;
 mod laws;
+mod promtool;
 mod queries;
+mod rules;
 mod sources;

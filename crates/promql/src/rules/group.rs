@@ -1,0 +1,530 @@
+//! Evaluating a group of rules, and the alerts that it keeps.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::{Labels, stale_marker};
+use serde::{Deserialize, Serialize};
+
+use super::file::{GroupFile, RuleKind, RuleText};
+use crate::answer::Data;
+use crate::error::QueryError;
+use crate::labels::{METRIC_NAME, with};
+use crate::query::{Options, Query};
+use crate::source::Source;
+use crate::template::{Scene, Template};
+
+/// How long a resolved alert stays in the list, so that its end can be told.
+const RESOLVED_KEPT_MS: i64 = 15 * 60 * 1000;
+
+/// What is the same for every rule of a server.
+#[derive(Debug, Clone, Default)]
+pub struct Setting {
+    /// Labels that this server adds towards the outside, `$externalLabels` in templates.
+    pub external_labels: Labels,
+    /// Where this server is reached from outside.
+    pub external_url: String,
+    /// How rules' queries are evaluated.
+    pub options: Options,
+}
+
+/// Whether an evaluation is on time or makes up for a missed one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// On time: recording and alerting rules.
+    Now,
+    /// Made up: recording rules only, since nobody is alerted of the past.
+    Missed,
+}
+
+/// A sample that a rule writes; a stale marker where a series of its ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Write {
+    /// The series.
+    pub labels: Labels,
+    /// Milliseconds since the Unix epoch.
+    pub time_ms: i64,
+    /// The value.
+    pub value: f64,
+}
+
+/// What became of one rule.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// Samples to store, before the next rule of the group is evaluated.
+    pub writes: Vec<Write>,
+    /// Why the rule failed, in Prometheus' words; nothing is written then.
+    pub error: Option<String>,
+    /// Warnings of its query.
+    pub warnings: Vec<String>,
+}
+
+/// Where an alert is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AlertState {
+    /// Its condition is gone.
+    Inactive,
+    /// Its condition holds, but not for long enough.
+    Pending,
+    /// It is to be told.
+    Firing,
+}
+
+impl AlertState {
+    /// As Prometheus' API and the `alertstate` label say it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Inactive => "inactive",
+            Self::Pending => "pending",
+            Self::Firing => "firing",
+        }
+    }
+}
+
+/// An alert. Times are milliseconds since the Unix epoch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alert {
+    /// Labels, `alertname` among them.
+    pub labels: Labels,
+    /// Texts for people.
+    pub annotations: BTreeMap<String, String>,
+    /// Where it is.
+    pub state: AlertState,
+    /// The value at the last evaluation.
+    pub value: f64,
+    /// Since when its condition holds.
+    pub active_at_ms: i64,
+    /// Since when it fires.
+    pub fired_at_ms: Option<i64>,
+    /// Since when it is over.
+    pub resolved_at_ms: Option<i64>,
+    /// Since when it fires only because of `keep_firing_for`.
+    pub keep_firing_since_ms: Option<i64>,
+}
+
+/// An alert as it is kept over a restart; see [`Alert`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AlertRecord {
+    /// Names and values of the labels.
+    pub labels: BTreeMap<String, String>,
+    /// See [`Alert::annotations`].
+    pub annotations: BTreeMap<String, String>,
+    /// See [`Alert::state`].
+    pub state: AlertState,
+    /// The bits of the value, which may be no number.
+    pub value_bits: u64,
+    /// See [`Alert::active_at_ms`].
+    pub active_at_ms: i64,
+    /// See [`Alert::fired_at_ms`].
+    pub fired_at_ms: Option<i64>,
+    /// See [`Alert::resolved_at_ms`].
+    pub resolved_at_ms: Option<i64>,
+    /// See [`Alert::keep_firing_since_ms`].
+    pub keep_firing_since_ms: Option<i64>,
+}
+
+/// What one rule keeps over a restart.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RuleState {
+    /// The rule's name and query, by which it is found again.
+    pub name: String,
+    /// See `name`.
+    pub expr: String,
+    /// Series that it wrote last, which get a marker when they end.
+    pub series: Vec<BTreeMap<String, String>>,
+    /// Its alerts.
+    pub alerts: Vec<AlertRecord>,
+}
+
+/// What a group keeps over a restart.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupState {
+    /// When it was evaluated last, milliseconds since the Unix epoch.
+    pub last_ms: Option<i64>,
+    /// Its rules.
+    pub rules: Vec<RuleState>,
+}
+
+/// A group of rules with its alerts.
+#[derive(Debug)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Milliseconds between evaluations.
+    pub interval_ms: i64,
+    query_offset_ms: i64,
+    limit: usize,
+    rules: Vec<Rule>,
+    last_ms: Option<i64>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    text: RuleText,
+    query: Query,
+    labels: Vec<(String, Option<Template>, String)>,
+    annotations: Vec<(String, Template)>,
+    alerts: BTreeMap<Labels, Alert>,
+    written: BTreeSet<Labels>,
+}
+
+impl Group {
+    /// Makes the group of a file ready; `interval_ms` counts where the file gives none.
+    pub fn new(file: &GroupFile, interval_ms: i64) -> Result<Self, QueryError> {
+        let rules = file.rules.iter().map(Rule::new).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            name: file.name.clone(),
+            interval_ms: file.interval_ms.unwrap_or(interval_ms).max(1),
+            query_offset_ms: file.query_offset_ms,
+            limit: file.limit,
+            rules,
+            last_ms: None,
+        })
+    }
+
+    /// How many rules it has.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Whether it has no rules.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The rules as they were written.
+    pub fn rules(&self) -> impl Iterator<Item = &RuleText> {
+        self.rules.iter().map(|rule| &rule.text)
+    }
+
+    /// The alerts of the rule at `index`, resolved ones of the last 15 minutes among them.
+    pub fn alerts(&self, index: usize) -> impl Iterator<Item = &Alert> {
+        self.rules.get(index).into_iter().flat_map(|rule| rule.alerts.values())
+    }
+
+    /// The times up to `now_ms` at which the group should have been evaluated and was not, oldest
+    /// first, at most `most`: all but the last are [`Moment::Missed`]. Times are multiples of the
+    /// interval. A group that was never evaluated has missed nothing.
+    pub fn due(&self, now_ms: i64, most: usize) -> Vec<i64> {
+        let last = now_ms.div_euclid(self.interval_ms) * self.interval_ms;
+        let Some(done) = self.last_ms else { return vec![last] };
+        let first = (done.div_euclid(self.interval_ms) + 1) * self.interval_ms;
+        let oldest = last.saturating_sub(self.interval_ms.saturating_mul(most.saturating_sub(1) as i64));
+        let mut due = Vec::new();
+        let mut time = first.max(oldest);
+        while time <= last && due.len() < most {
+            due.push(time);
+            time += self.interval_ms;
+        }
+        due
+    }
+
+    /// Says that the group was evaluated at `time_ms`, once all its rules were.
+    pub fn done(&mut self, time_ms: i64) {
+        self.last_ms = Some(time_ms);
+    }
+
+    /// Evaluates the rule at `index` for `time_ms`. Store what it writes before the next rule is
+    /// evaluated: later rules may read it.
+    pub fn evaluate(
+        &mut self,
+        index: usize,
+        source: &dyn Source,
+        (time_ms, moment): (i64, Moment),
+        setting: &Setting,
+    ) -> Outcome {
+        let (offset, limit) = (self.query_offset_ms, self.limit);
+        let Some(rule) = self.rules.get_mut(index) else { return Outcome::default() };
+        let alerting = matches!(rule.text.kind, RuleKind::Alerting { .. });
+        if alerting && moment == Moment::Missed {
+            return Outcome::default();
+        }
+        let query_ms = time_ms.saturating_sub(offset);
+        let answer = match rule.query.instant(source, query_ms, &setting.options) {
+            Ok(answer) => answer,
+            Err(error) => return Outcome { error: Some(error.to_string()), ..Outcome::default() },
+        };
+        let vector = match answer.data {
+            Data::Vector { samples, .. } => {
+                samples.into_iter().map(|(labels, value)| ((*labels).clone(), value)).collect()
+            }
+            Data::Scalar { value, .. } => vec![(Labels::default(), value)],
+            Data::String { .. } | Data::Matrix(_) => {
+                let error = Some("rule result is not a vector or scalar".to_owned());
+                return Outcome { error, ..Outcome::default() };
+            }
+        };
+        let result = if alerting {
+            rule.alert(vector, source, (time_ms, query_ms), limit, setting)
+        } else {
+            rule.record(vector, query_ms, limit)
+        };
+        match result {
+            Ok(samples) => {
+                let writes = rule.with_markers(samples, query_ms);
+                Outcome { writes, error: None, warnings: answer.warnings }
+            }
+            Err(error) => Outcome { error: Some(error), warnings: answer.warnings, ..Outcome::default() },
+        }
+    }
+
+    /// Markers for every series that the group's rules wrote, for when the group goes away.
+    pub fn end(&mut self, time_ms: i64) -> Vec<Write> {
+        let written = self.rules.iter_mut().flat_map(|rule| std::mem::take(&mut rule.written));
+        written.map(|labels| Write { labels, time_ms, value: stale_marker() }).collect()
+    }
+
+    /// What to keep over a restart.
+    pub fn state(&self) -> GroupState {
+        GroupState { last_ms: self.last_ms, rules: self.rules.iter().map(Rule::state).collect() }
+    }
+
+    /// Takes up what was kept; rules are found by name and query, in order.
+    pub fn restore(&mut self, mut state: GroupState) {
+        self.last_ms = state.last_ms;
+        for rule in &mut self.rules {
+            let same = |kept: &RuleState| kept.name == rule.text.name && kept.expr == rule.text.expr;
+            if let Some(at) = state.rules.iter().position(same) {
+                rule.restore(state.rules.remove(at));
+            }
+        }
+    }
+}
+
+fn same_labelset(what: &str) -> String {
+    format!("vector contains metrics with the same labelset after applying {what} labels")
+}
+
+impl Rule {
+    fn new(text: &RuleText) -> Result<Self, QueryError> {
+        let template = |text: &str| {
+            Template::parse(text).map_err(|reason| QueryError::Execution(format!("template: {reason}")))
+        };
+        let mut labels = Vec::new();
+        let mut annotations = Vec::new();
+        if let RuleKind::Alerting { annotations: texts, .. } = &text.kind {
+            for (name, value) in &text.labels {
+                labels.push((name.clone(), Some(template(value)?), value.clone()));
+            }
+            for (name, value) in texts {
+                annotations.push((name.clone(), template(value)?));
+            }
+        } else {
+            labels.extend(text.labels.iter().map(|(name, value)| (name.clone(), None, value.clone())));
+        }
+        let query = Query::parse(&text.expr)?;
+        let (alerts, written) = (BTreeMap::new(), BTreeSet::new());
+        Ok(Self { text: text.clone(), query, labels, annotations, alerts, written })
+    }
+
+    fn record(&self, vector: Vec<(Labels, f64)>, time_ms: i64, limit: usize) -> Result<Vec<Write>, String> {
+        let mut seen = BTreeSet::new();
+        let mut writes = Vec::with_capacity(vector.len());
+        for (labels, value) in vector {
+            let mut labels = with(&labels, METRIC_NAME, &self.text.name);
+            for (name, _, value) in &self.labels {
+                labels = with(&labels, name, value);
+            }
+            if !seen.insert(labels.clone()) {
+                return Err(same_labelset("rule"));
+            }
+            writes.push(Write { labels, time_ms, value });
+        }
+        if limit > 0 && writes.len() > limit {
+            return Err(format!("exceeded limit of {limit} with {} series", writes.len()));
+        }
+        Ok(writes)
+    }
+
+    /// The alerts of a vector, with labels and annotations expanded.
+    fn found(
+        &self,
+        vector: Vec<(Labels, f64)>,
+        source: &dyn Source,
+        (time_ms, query_ms): (i64, i64),
+        setting: &Setting,
+    ) -> Result<BTreeMap<Labels, Alert>, String> {
+        let ask = |text: &str| ask(text, source, query_ms, setting);
+        let mut found = BTreeMap::new();
+        for (series, value) in vector {
+            let scene = Scene {
+                labels: &series,
+                value,
+                external_labels: &setting.external_labels,
+                external_url: &setting.external_url,
+                time_ms,
+                ask: &ask,
+            };
+            let expand = |template: &Template| {
+                template.expand(&scene).unwrap_or_else(|error| format!("<error expanding template: {error}>"))
+            };
+            let mut labels = with(&series, METRIC_NAME, "");
+            for (name, template, _) in &self.labels {
+                labels = with(&labels, name, &template.as_ref().map(expand).unwrap_or_default());
+            }
+            let labels = with(&labels, "alertname", &self.text.name);
+            let annotations =
+                self.annotations.iter().map(|(name, template)| (name.clone(), expand(template))).collect();
+            let alert = Alert {
+                labels: labels.clone(),
+                annotations,
+                state: AlertState::Pending,
+                value,
+                active_at_ms: time_ms,
+                fired_at_ms: None,
+                resolved_at_ms: None,
+                keep_firing_since_ms: None,
+            };
+            if found.insert(labels, alert).is_some() {
+                return Err(same_labelset("alert"));
+            }
+        }
+        Ok(found)
+    }
+
+    fn alert(
+        &mut self,
+        vector: Vec<(Labels, f64)>,
+        source: &dyn Source,
+        times: (i64, i64),
+        limit: usize,
+        setting: &Setting,
+    ) -> Result<Vec<Write>, String> {
+        let RuleKind::Alerting { for_ms, keep_firing_ms, .. } = self.text.kind else { return Ok(Vec::new()) };
+        let found = self.found(vector, source, times, setting)?;
+        let time_ms = times.0;
+        let holding: BTreeSet<Labels> = found.keys().cloned().collect();
+        for (labels, alert) in found {
+            match self.alerts.get_mut(&labels).filter(|known| known.state != AlertState::Inactive) {
+                Some(known) => {
+                    known.value = alert.value;
+                    known.annotations = alert.annotations;
+                }
+                None => {
+                    self.alerts.insert(labels, alert);
+                }
+            }
+        }
+        let mut active = 0;
+        let mut writes = Vec::new();
+        self.alerts.retain(|labels, alert| {
+            if holding.contains(labels) {
+                alert.keep_firing_since_ms = None;
+            } else {
+                let keeps = alert.keeps_firing(time_ms, keep_firing_ms);
+                let over = alert.resolved_at_ms.is_some_and(|at| time_ms - at > RESOLVED_KEPT_MS);
+                if alert.state == AlertState::Pending || over {
+                    return false;
+                }
+                if alert.state != AlertState::Inactive && !keeps {
+                    alert.state = AlertState::Inactive;
+                    alert.resolved_at_ms = Some(time_ms);
+                }
+                if !keeps {
+                    return true;
+                }
+            }
+            active += 1;
+            if alert.state == AlertState::Pending && time_ms - alert.active_at_ms >= for_ms {
+                alert.state = AlertState::Firing;
+                alert.fired_at_ms = Some(time_ms);
+            }
+            let labels = with(labels, "alertstate", alert.state.as_str());
+            let mut write = |labels: &Labels, name: &str, value: f64| {
+                writes.push(Write { labels: with(labels, METRIC_NAME, name), time_ms: times.1, value });
+            };
+            write(&labels, "ALERTS", 1.0);
+            write(&alert.labels, "ALERTS_FOR_STATE", alert.active_at_ms.div_euclid(1000) as f64);
+            true
+        });
+        if limit > 0 && active > limit {
+            self.alerts.clear();
+            return Err(format!("exceeded limit of {limit} with {active} alerts"));
+        }
+        Ok(writes)
+    }
+
+    /// Adds a marker for every series that was written last time and is not now.
+    fn with_markers(&mut self, mut writes: Vec<Write>, time_ms: i64) -> Vec<Write> {
+        let now: BTreeSet<Labels> = writes.iter().map(|write| write.labels.clone()).collect();
+        let ended = self.written.difference(&now).cloned();
+        writes.extend(ended.map(|labels| Write { labels, time_ms, value: stale_marker() }));
+        self.written = now;
+        writes
+    }
+
+    fn state(&self) -> RuleState {
+        RuleState {
+            name: self.text.name.clone(),
+            expr: self.text.expr.clone(),
+            series: self.written.iter().map(to_map).collect(),
+            alerts: self.alerts.values().map(AlertRecord::of).collect(),
+        }
+    }
+
+    fn restore(&mut self, state: RuleState) {
+        self.written = state.series.into_iter().map(Labels::from_pairs).collect();
+        let alerts = state.alerts.into_iter().map(AlertRecord::into_alert);
+        self.alerts = alerts.map(|alert| (alert.labels.clone(), alert)).collect();
+    }
+}
+
+/// Answers a template's query.
+fn ask(
+    text: &str,
+    source: &dyn Source,
+    time_ms: i64,
+    setting: &Setting,
+) -> Result<Vec<(Labels, f64)>, String> {
+    let query = Query::parse(text).map_err(|error| error.to_string())?;
+    match query.instant(source, time_ms, &setting.options).map_err(|error| error.to_string())?.data {
+        Data::Vector { samples, .. } => {
+            Ok(samples.into_iter().map(|(labels, value)| ((*labels).clone(), value)).collect())
+        }
+        Data::Scalar { value, .. } => Ok(vec![(Labels::default(), value)]),
+        Data::String { .. } | Data::Matrix(_) => Err("rule result is not a vector or scalar".to_owned()),
+    }
+}
+
+fn to_map(labels: &Labels) -> BTreeMap<String, String> {
+    labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+impl Alert {
+    /// Whether it goes on firing although its condition is gone.
+    fn keeps_firing(&mut self, time_ms: i64, keep_firing_ms: i64) -> bool {
+        if self.state != AlertState::Firing || keep_firing_ms == 0 {
+            return false;
+        }
+        let since = *self.keep_firing_since_ms.get_or_insert(time_ms);
+        time_ms - since < keep_firing_ms
+    }
+}
+
+impl AlertRecord {
+    fn of(alert: &Alert) -> Self {
+        Self {
+            labels: to_map(&alert.labels),
+            annotations: alert.annotations.clone(),
+            state: alert.state,
+            value_bits: alert.value.to_bits(),
+            active_at_ms: alert.active_at_ms,
+            fired_at_ms: alert.fired_at_ms,
+            resolved_at_ms: alert.resolved_at_ms,
+            keep_firing_since_ms: alert.keep_firing_since_ms,
+        }
+    }
+
+    fn into_alert(self) -> Alert {
+        Alert {
+            labels: Labels::from_pairs(self.labels),
+            annotations: self.annotations,
+            state: self.state,
+            value: f64::from_bits(self.value_bits),
+            active_at_ms: self.active_at_ms,
+            fired_at_ms: self.fired_at_ms,
+            resolved_at_ms: self.resolved_at_ms,
+            keep_firing_since_ms: self.keep_firing_since_ms,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Verdicts beside those of Debian's `promtool`, where it is installed.
+
+use std::process::Command;
+
+use promql::rules::{check, test};
+
+/// Whether promtool accepts the files; `None` where there is no promtool.
+fn promtool(verb: &str, files: &[(&str, &str)]) -> Option<bool> {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let status = Command::new("promtool")
+        .args([verb, "rules", files[0].0])
+        .current_dir(folder.path())
+        .output()
+        .ok()?
+        .status;
+    Some(status.success())
+}
+
+fn rule(body: &str) -> String {
+    format!("groups:\n  - name: g\n    rules:\n      - {body}\n")
+}
+
+#[test]
+fn rule_files_are_accepted_as_promtool_accepts_them() {
+    let mut files: Vec<String> = [
+        "{record: a, expr: up}",
+        "{record: 'a:b', expr: 'sum(rate(x_total[5m])) by (job)', labels: {a: b}}",
+        "{alert: A, expr: up == 0, for: 5m, labels: {s: '{{ $labels.job }}'}, annotations: {t: '{{ $value | humanize }}'}}",
+        "{alert: 'A b', expr: '1'}",
+        "{record: a, expr: 1}",
+        "{alert: A, expr: up, for: 1h30m}",
+        "{alert: A, expr: up, annotations: {t: '{{ range query \"up\" }}{{ .Value }}{{ end }}'}}",
+        "{expr: up}",
+        "{record: a}",
+        "{record: a, alert: b, expr: up}",
+        "{record: a, expr: 'sum('}",
+        "{record: a, expr: 'foo bar'}",
+        "{record: a, expr: 'rate(up)'}",
+        "{record: a, expr: 'nosuch(up)'}",
+        "{record: a, expr: 'up[5m'}",
+        "{record: 'a-b', expr: up}",
+        "{record: '1a', expr: up}",
+        "{record: a, expr: up, for: 5m}",
+        "{record: a, expr: up, annotations: {a: b}}",
+        "{alert: A, expr: up, for: 5}",
+        "{alert: A, expr: up, for: x}",
+        "{alert: A, expr: up, labels: {'a-b': c}}",
+        "{alert: A, expr: up, labels: {__name__: c}}",
+        "{alert: A, expr: up, annotations: {'a-b': c}}",
+        "{alert: A, expr: up, annotations: {t: '{{ $nosuch }}'}}",
+        "{alert: A, expr: up, annotations: {t: '{{ nosuch }}'}}",
+        "{alert: A, expr: up, annotations: {t: '{{ if true }}'}}",
+        "{alert: A, expr: up, labels: {t: '{{ '}}",
+        "{alert: A, expr: up, nosuch: 1}",
+    ]
+    .iter()
+    .map(|body| rule(body))
+    .collect();
+    files.extend(
+        [
+            "",
+            "groups: []\n",
+            "groups:\n  - name: a\n    interval: 5m\n    rules: []\n",
+            "groups:\n  - rules: []\n",
+            "groups:\n  - name: a\n  - name: a\n",
+            "groups:\n  - name: a\n    interval: 5 minutes\n",
+            "groups: {\n",
+            "nosuch: 1\n",
+            "groups:\n  - name: a\n    nosuch: 1\n",
+        ]
+        .map(str::to_owned),
+    );
+    for file in files {
+        if let Some(accepted) = promtool("check", &[("rules.yml", &file)]) {
+            let findings = check(&file);
+            assert_eq!(findings.is_empty(), accepted, "{file}\n{findings:?}");
+        }
+    }
+}
+
+const RULES: &str = "groups:
+  - name: g
+    rules:
+      - {record: 'job:up:sum', expr: 'sum by (job) (up)'}
+      - {record: 'job:x:rate1m', expr: 'round(sum by (job) (rate(x_total[60s])), 0.001)'}
+      - alert: Down
+        expr: up == 0
+        for: 14s
+        labels: {severity: page}
+        annotations: {summary: '{{ $labels.job }} is down: {{ $value }}'}
+";
+
+fn unit(body: &str) -> String {
+    format!(
+        "rule_files: [rules.yml]\nevaluation_interval: 7s\ntests:\n  - interval: 7s\n    input_series:\n      - {{series: 'up{{job=\"a\"}}', values: '1 1 0x10 1x5'}}\n      - {{series: 'x_total{{job=\"a\"}}', values: '0+7x10 5+7x10'}}\n{body}"
+    )
+}
+
+#[test]
+fn unit_tests_end_as_promtool_ends_them() {
+    let bodies = [
+        "    promql_expr_test:\n      - {expr: 'job:up:sum', eval_time: 7s, exp_samples: [{labels: 'job:up:sum{job=\"a\"}', value: 1}]}\n",
+        "    promql_expr_test:\n      - {expr: 'job:up:sum', eval_time: 7s, exp_samples: [{labels: 'job:up:sum{job=\"a\"}', value: 2}]}\n",
+        "    promql_expr_test:\n      - {expr: 'job:up:sum', eval_time: 7s}\n",
+        "    promql_expr_test:\n      - {expr: 'nothing', eval_time: 7s}\n",
+        "    promql_expr_test:\n      - {expr: 'job:x:rate1m', eval_time: 70s, exp_samples: [{labels: 'job:x:rate1m{job=\"a\"}', value: 1}]}\n",
+        "    promql_expr_test:\n      - {expr: 'job:x:rate1m', eval_time: 112s, exp_samples: [{labels: 'job:x:rate1m{job=\"a\"}', value: 1}]}\n",
+        "    promql_expr_test:\n      - {expr: 'count_over_time(job:up:sum[1m])', eval_time: 112s, exp_samples: [{value: 9, labels: '{job=\"a\"}'}]}\n",
+        "    promql_expr_test:\n      - {expr: '1 + 1', eval_time: 0, exp_samples: [{value: 2}]}\n",
+        "    promql_expr_test:\n      - {expr: 'sum(', eval_time: 7s}\n",
+        "    promql_expr_test:\n      - {expr: 'ALERTS{alertstate=\"pending\"}', eval_time: 21s, exp_samples: [{value: 1, labels: 'ALERTS{alertname=\"Down\",alertstate=\"pending\",job=\"a\",severity=\"page\"}'}]}\n",
+        "    promql_expr_test:\n      - {expr: 'ALERTS_FOR_STATE', eval_time: 28s, exp_samples: [{value: 14, labels: 'ALERTS_FOR_STATE{alertname=\"Down\",job=\"a\",severity=\"page\"}'}]}\n",
+        "    alert_rule_test:\n      - {eval_time: 21s, alertname: Down}\n",
+        "    alert_rule_test:\n      - {eval_time: 28s, alertname: Down}\n",
+        "    alert_rule_test:\n      - {eval_time: 28s, alertname: Down, exp_alerts: [{exp_labels: {job: a, severity: page}, exp_annotations: {summary: 'a is down: 0'}}]}\n",
+        "    alert_rule_test:\n      - {eval_time: 30s, alertname: Down, exp_alerts: [{exp_labels: {job: a, severity: page}, exp_annotations: {summary: 'a is down: 0'}}]}\n",
+        "    alert_rule_test:\n      - {eval_time: 28s, alertname: Down, exp_alerts: [{exp_labels: {job: a}, exp_annotations: {summary: 'a is down: 0'}}]}\n",
+        "    alert_rule_test:\n      - {eval_time: 28s, alertname: Down, exp_alerts: [{exp_labels: {job: a, severity: page}}]}\n",
+        "    alert_rule_test:\n      - {eval_time: 105s, alertname: Down}\n",
+        "    alert_rule_test:\n      - {eval_time: 28s, alertname: ''}\n",
+        "    alert_rule_test:\n      - {eval_time: 28s, alertname: Nosuch}\n",
+        "    nosuch: 1\n",
+    ];
+    for body in bodies {
+        let text = unit(body);
+        let Some(accepted) = promtool("test", &[("test.yml", &text), ("rules.yml", RULES)]) else { return };
+        let read = |_: &str| Ok(vec![("rules.yml".to_owned(), RULES.to_owned())]);
+        let verdicts = test(&text, &read);
+        let passed = verdicts
+            .as_ref()
+            .is_ok_and(|verdicts| verdicts.iter().all(|verdict| verdict.failures.is_empty()));
+        assert_eq!(passed, accepted, "{body}\n{verdicts:?}");
+    }
+}
