@@ -87,7 +87,7 @@ impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("path", &self.path)
-            .field("url", &self.url)
+            .field("url", &self.url.as_deref().map(crate::transport::shown_url))
             .field("has_token", &self.token.is_some())
             .field("spool_dir", &self.spool_dir)
             .field("launch", &self.launch)

@@ -96,7 +96,7 @@ fn settle(shared: &Shared, transport: &Transport, job: &Job, verdict: Verdict) {
         Verdict::Refused(why) => {
             let points = done(&mut outbox, job);
             outbox.acknowledge();
-            let message = format!("the server at {} refuses a batch: {why}", transport.base());
+            let message = format!("the server at {} refuses a batch: {why}", transport.shown());
             outbox.lost.push(("refused_batch", points, message.clone()));
             outbox.warnings.push(Warning { cause: "refused_batch", message });
         }
@@ -145,7 +145,7 @@ fn turn_away(shared: &Shared, outbox: &mut Outbox, away: Away) {
 pub(crate) fn say_where(shared: &Shared, outbox: &mut Outbox) {
     let Link::Away { away, .. } = &outbox.link else { return };
     let dir = outbox.plan.dir.display();
-    let base = shared.transport.as_ref().map(Transport::base).unwrap_or_default();
+    let base = shared.transport.as_ref().map(Transport::shown).unwrap_or_default();
     if let Some(fix) = away.fix {
         let why = &away.why;
         let message =
@@ -154,8 +154,8 @@ pub(crate) fn say_where(shared: &Shared, outbox: &mut Outbox) {
         return;
     }
     let message = match &shared.config.url {
-        Some(url) => format!(
-            "the server at {url} does not answer ({}): the run is kept in {dir} and sent when it is back",
+        Some(_) => format!(
+            "the server at {base} does not answer ({}): the run is kept in {dir} and sent when it is back",
             away.why
         ),
         None => format!(

@@ -42,5 +42,6 @@ pub use launch::Launch;
 pub use log::Steps;
 pub use run::{Run, StartError};
 pub use series::SeriesHandle;
+pub use transport::{UrlError, shown_url};
 pub use wait::{CloseOutcome, FlushOutcome};
 pub use warning::{Warning, set_warning_hook};

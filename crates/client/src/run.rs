@@ -18,7 +18,7 @@ use crate::probe::{Probe, probe};
 use crate::sampler::Sampler;
 use crate::series::SeriesHandle;
 use crate::shared::{Shared, lock, next_number};
-use crate::transport::{Away, Transport, UrlError};
+use crate::transport::{Away, Transport, UrlError, shown_url};
 use crate::wait::{CloseOutcome, FlushOutcome};
 use crate::warning::emit;
 
@@ -305,7 +305,7 @@ impl Run {
     /// The run's page; `None` while no server was named or found.
     pub fn url(&self) -> Option<String> {
         let shared = self.live()?;
-        let base = shared.transport.as_ref()?.base();
+        let base = shared.transport.as_ref()?.shown();
         let is_known = shared.config.url.is_some() || lock(&shared.outbox).link.is_up();
         is_known.then(|| format!("{base}/r/{}", self.inner.run_id))
     }
@@ -378,7 +378,7 @@ impl Inner {
             client_version: env!("CARGO_PKG_VERSION").into(),
         };
         let header = SpoolHeader {
-            target: config.url.clone(),
+            target: config.url.as_deref().map(shown_url),
             path: self.path.clone(),
             host: facts.host.clone(),
             pid: facts.pid,

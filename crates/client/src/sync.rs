@@ -151,7 +151,7 @@ fn deliver(
                 break;
             }
             Verdict::Later(away) if attempt >= TRIES || away.fix.is_some() => {
-                let (dir, url) = (dir.to_owned(), transport.base().to_owned());
+                let (dir, url) = (dir.to_owned(), transport.shown().to_owned());
                 return Err(SyncError::Away { dir, url, why: away.why, hint: away.fix });
             }
             Verdict::Later(away) => {

@@ -18,15 +18,16 @@ const LIST_BYTES_MAX: u64 = 64 << 20;
 /// Sends to one server.
 pub(crate) struct Transport {
     base: String,
+    shown: String,
     authorization: Option<String>,
     agent: ureq::Agent,
     is_loopback: bool,
 }
 
 impl fmt::Debug for Transport {
-    /// Without the token.
+    /// Without the token, and what else is secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transport").field("base", &self.base).finish_non_exhaustive()
+        f.debug_struct("Transport").field("base", &self.shown).finish_non_exhaustive()
     }
 }
 
@@ -53,11 +54,33 @@ pub(crate) struct Away {
     pub(crate) fix: Option<&'static str>,
 }
 
-/// A base URL that can't be used.
+/// A base URL or a token that can't be used.
 #[derive(Debug, thiserror::Error)]
-#[error("the server URL {found:?} is not usable: write it as `http://host:9494` or `https://host`")]
-pub struct UrlError {
-    found: String,
+pub enum UrlError {
+    /// The URL is none of a server.
+    #[error("the server URL {found:?} is not usable: write it as `http://host:9494` or `https://host`")]
+    Url {
+        /// As it was given, without what may be secret.
+        found: String,
+    },
+    /// The token can't travel.
+    #[error("the token holds characters that no header can carry: visible ASCII is wanted")]
+    Token,
+}
+
+/// A server's URL as people may see it: without user and password, and without what follows the path.
+///
+/// What can't be told apart from a password goes with it: everything in front of the last `@`.
+pub fn shown_url(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let is_plain = !authority.contains('@')
+        && authority.rsplit_once(':').is_none_or(|(_, port)| {
+            port.ends_with(']') || port.bytes().all(|byte| byte.is_ascii_digit())
+        });
+    let rest = if is_plain { rest } else { rest.rsplit_once('@').map_or(rest, |(_, host)| host) };
+    if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") }
 }
 
 impl Transport {
@@ -66,15 +89,15 @@ impl Transport {
         let with_scheme =
             if trimmed.contains("://") { trimmed.to_owned() } else { format!("http://{trimmed}") };
         let with_scheme = with_scheme.trim_end_matches('/').to_owned();
-        let unusable = || UrlError { found: url.to_owned() };
+        let unusable = || UrlError::Url { found: shown_url(url) };
         let uri: ureq::http::Uri = with_scheme.parse().map_err(|_unparsable| unusable())?;
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(unusable)?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.query().is_some() {
             return Err(unusable());
         }
         let authorization = token.map(|token| format!("Bearer {token}"));
-        if authorization.as_ref().is_some_and(|a| ureq::http::HeaderValue::from_str(a).is_err()) {
-            return Err(UrlError { found: "(the token holds characters that no header can carry)".into() });
+        if token.is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')) {
+            return Err(UrlError::Token);
         }
         let is_loopback = host == "localhost" || host == "[::1]" || host.starts_with("127.");
         let mut config = ureq::Agent::config_builder()
@@ -87,12 +110,13 @@ impl Transport {
         if is_loopback {
             config = config.proxy(None);
         }
-        Ok(Self { base: with_scheme, authorization, agent: config.build().into(), is_loopback })
+        let shown = shown_url(&with_scheme);
+        Ok(Self { base: with_scheme, shown, authorization, agent: config.build().into(), is_loopback })
     }
 
-    /// The base URL without a slash at its end.
-    pub(crate) fn base(&self) -> &str {
-        &self.base
+    /// The base URL as people see it: without a slash at its end, and without user and password.
+    pub(crate) fn shown(&self) -> &str {
+        &self.shown
     }
 
     pub(crate) fn is_loopback(&self) -> bool {
@@ -209,13 +233,30 @@ mod tests {
 
     #[test]
     fn urls_are_taken_with_and_without_a_scheme() {
-        let base = |url: &str| Transport::new(url, None).map(|t| (t.base().to_owned(), t.is_loopback()));
+        let base = |url: &str| Transport::new(url, None).map(|t| (t.shown().to_owned(), t.is_loopback()));
         assert_eq!(base("127.0.0.1:9494").unwrap(), ("http://127.0.0.1:9494".into(), true));
         assert_eq!(base(" https://tg.example/ ").unwrap(), ("https://tg.example".into(), false));
         assert_eq!(base("http://[::1]:1").unwrap(), ("http://[::1]:1".into(), true));
         for bad in ["", "grpc://host:4317", "http://", "http://a b", "http://h/?q=1"] {
             assert!(base(bad).is_err(), "{bad:?}");
         }
-        assert!(Transport::new("h", Some("a\nb")).is_err());
+        for bad in ["a\nb", "\u{e9}", "\u{7f}"] {
+            assert!(matches!(Transport::new("h", Some(bad)), Err(UrlError::Token)), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn no_password_is_shown() {
+        let check = |url: &str, want: &str| assert_eq!(shown_url(url), want);
+        for plain in ["http://h:1/tg", "h", "http://[::1]:1", "http://[::1]", "http://h/@tg", "http://h:1/@tg"] {
+            check(plain, plain);
+        }
+        check("https://user:secret@h:1", "https://h:1");
+        check("user:secret@h", "h");
+        check("http://user:se/cr@et@h?token=secret#secret", "http://h");
+        check("http://h/?token=sec@ret", "http://h/");
+        let transport = Transport::new("http://user:secret@h", Some("secret")).unwrap();
+        assert!(!format!("{transport:?}").contains("secret"));
+        assert!(!format!("{:?}", Transport::new("ftp://user:secret@h", None)).contains("secret"));
     }
 }

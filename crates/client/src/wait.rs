@@ -7,7 +7,7 @@ use model::SessionEnd;
 
 use crate::outbox::{Outbox, Stage};
 use crate::shared::{Shared, lock};
-use crate::transport::Away;
+use crate::transport::{Away, shown_url};
 
 /// Without an acknowledgement for this long, what is left goes to the spool.
 const STALL: Duration = Duration::from_secs(5);
@@ -173,7 +173,7 @@ impl Shared {
         let bytes = spool.bytes_left().unwrap_or_default();
         let batches = spool.records_left();
         let dir = spool.dir().to_owned();
-        let to = self.config.url.as_deref().unwrap_or("URL");
+        let to = self.config.url.as_deref().map_or_else(|| "URL".to_owned(), shown_url);
         let here =
             if self.config.url.is_some() { "" } else { ", or `truegauge up` on this machine shows them" };
         let hint = format!(

@@ -1,9 +1,10 @@
 //! What can't be kept is counted and told.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use client::{FlushOutcome, Run, Warning};
-use model::{AttributeValue, TagChange};
+use model::{AttributeValue, SessionEnd, TagChange};
 
 use crate::peer::{Manner, Peer};
 use crate::support::{LONG, away, close, count, flush, spooled, until};
@@ -187,4 +188,28 @@ fn disabled_run_does_nothing() {
     assert_eq!(run.finish(), client::CloseOutcome::default());
     assert_eq!((run.counters(), run.url()), (client::Counters::default(), None));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn no_password_of_the_url_reaches_a_warning_a_page_or_the_spool() {
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let dir = tempfile::tempdir().unwrap();
+    client::set_warning_hook(|warning: Warning| SAID.lock().unwrap().push(warning.message));
+    let gone = away(dir.path());
+    let url = gone.url.clone().unwrap().replace("http://", "http://user:hunter2@");
+    let run = Run::start(client::Config { url: Some(url), ..gone }).unwrap();
+    let loss = run.series("loss", &[], "").unwrap();
+    run.log(loss, 1.0, None, None);
+    assert!(matches!(flush(&run), FlushOutcome::Spool { .. }));
+    let (url, config) = (run.url().unwrap(), format!("{:?}", run.config()));
+    let spool = run.spool_dir().unwrap();
+    let closed = run.close(SessionEnd::Finished, "", Duration::ZERO, &mut || false);
+    let header = std::fs::read_to_string(spool.join("header")).unwrap();
+    let said = SAID.lock().unwrap().join("\n");
+    for text in [&url, &config, &closed.hint.unwrap(), &header, &said] {
+        assert!(text.contains("http://127.0.0.1:"), "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    let error = Run::start(client::Config { url: Some("ftp://u:hunter2@h".into()), ..away(dir.path()) });
+    assert!(!format!("{:?}", error.err().unwrap()).contains("hunter2"));
 }
