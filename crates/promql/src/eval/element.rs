@@ -215,9 +215,14 @@ fn whole_seconds(value: f64) -> i64 {
     if value.is_nan() || value >= 9.3e18 || value <= -9.3e18 { i64::MIN } else { value as i64 }
 }
 
+/// Seconds from the year in which Go's calendar begins to 1970. Go counts from there without a sign
+/// and wraps, which shows for numbers that are no time.
+const GO_EPOCH_SECONDS: u64 = 9_223_372_028_715_321_600;
+
 fn part_of_date(date: Date, seconds: i64) -> f64 {
-    let days = seconds.div_euclid(86_400);
-    let second = seconds.rem_euclid(86_400);
+    let absolute = (seconds as u64).wrapping_add(GO_EPOCH_SECONDS);
+    let days = (absolute / 86_400) as i64 - (GO_EPOCH_SECONDS / 86_400) as i64;
+    let second = absolute % 86_400;
     let (year, month, day) = civil(days);
     let february = if is_leap(year) { 29 } else { 28 };
     let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];

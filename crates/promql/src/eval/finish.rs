@@ -25,12 +25,13 @@ pub(crate) fn finish(mut rows: Vec<Row>) -> Result<Vec<Row>, QueryError> {
     merge(rows)
 }
 
-/// Makes rows of equal labels one; two values at one step are an error.
+/// Makes rows of equal labels one, unless one of them is to lose its name; two values at one step
+/// are an error.
 pub(crate) fn merge(rows: Vec<Row>) -> Result<Vec<Row>, QueryError> {
-    let mut places: HashMap<Arc<Labels>, usize> = HashMap::with_capacity(rows.len());
+    let mut places: HashMap<(Arc<Labels>, bool), usize> = HashMap::with_capacity(rows.len());
     let mut merged: Vec<Row> = Vec::with_capacity(rows.len());
     for row in rows {
-        match places.entry(row.labels.clone()) {
+        match places.entry((row.labels.clone(), row.drop_name)) {
             std::collections::hash_map::Entry::Vacant(free) => {
                 free.insert(merged.len());
                 merged.push(row);
