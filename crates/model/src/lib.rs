@@ -16,8 +16,8 @@ pub use attribute::AttributeValue;
 pub use desc::{Desc, Kind, Unit};
 pub use labels::{Labels, LabelsBuilder};
 pub use limits::{
-    LABELS_PER_SERIES_MAX, LOGGED_LABEL_BYTES_MAX, NAME_BYTES_MAX, REFUSED_LABELS, RESERVED_LABELS,
-    SERIES_PER_RUN_METRIC_MAX,
+    FLEET_SERIES_MAX, LABELS_PER_SERIES_MAX, LOGGED_LABEL_BYTES_MAX, NAME_BYTES_MAX, REFUSED_LABELS,
+    RESERVED_LABELS, SERIES_PER_PROJECT_MAX, SERIES_PER_RUN_METRIC_MAX,
 };
 pub use name::{NameError, check_display_name, check_logged_label, prometheus_name};
 pub use record::{

@@ -8,6 +8,10 @@ pub const LOGGED_LABEL_BYTES_MAX: usize = 64;
 pub const LABELS_PER_SERIES_MAX: usize = 30;
 /// Most series of one metric within one run.
 pub const SERIES_PER_RUN_METRIC_MAX: usize = 20_000;
+/// Most series of all runs of one project (organization, workspace and project).
+pub const SERIES_PER_PROJECT_MAX: usize = 200_000;
+/// Most series that belong to no run.
+pub const FLEET_SERIES_MAX: usize = 1_000_000;
 /// Label names that the run itself sets; a caller may not.
 pub const RESERVED_LABELS: [&str; 6] = ["organization", "workspace", "project", "run", "run_id", "scale"];
 /// Label names whose values never repeat. A point that carries one is refused and counted, since

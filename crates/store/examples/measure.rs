@@ -214,7 +214,9 @@ fn runs(dir: &Path) {
             })
             .collect();
         // Ten runs share a commit's worth of time; the point here is the opening.
-        store.append(Batch { writer: Some((writer, 1)), change: Some(change), series }).unwrap();
+        store
+            .append(Batch { writer: Some((writer, 1)), change: Some(change), series, ..Batch::default() })
+            .unwrap();
     }
     for closed in [false, true] {
         if closed {

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use model::{AttributeValue, RunChange, Sample, SeriesIdentity, TagChange, WriterId};
 
+use crate::metadata::MetricMetadata;
+
 /// Settings of a store.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -19,6 +21,10 @@ pub struct Options {
     pub waiting_batches_max: usize,
     /// Bytes, in memory, of the batches that may wait for the disk.
     pub waiting_bytes_max: usize,
+    /// Most series of all runs of one project.
+    pub project_series_max: usize,
+    /// Most series that belong to no run.
+    pub fleet_series_max: usize,
     /// Tells the time in nanoseconds since the epoch; only a run's creation is stamped with it.
     pub clock: fn() -> i64,
 }
@@ -32,6 +38,8 @@ impl Default for Options {
             fleet_retention_ns: 30 * 86_400 * model::NANOS_PER_SECOND,
             waiting_batches_max: 4_096,
             waiting_bytes_max: 128 << 20,
+            project_series_max: model::SERIES_PER_PROJECT_MAX,
+            fleet_series_max: model::FLEET_SERIES_MAX,
             clock: system_clock_ns,
         }
     }
@@ -51,14 +59,33 @@ pub struct Batch {
     pub change: Option<RunChange>,
     /// Points.
     pub series: Vec<SeriesBatch>,
+    /// What becomes of a point at a time that its series has a point at already.
+    pub collision: Collision,
+    /// What is said about metrics.
+    pub metadata: Vec<MetricMetadata>,
+}
+
+/// What becomes of a point at a time that its series has a point at already.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Collision {
+    /// It moves to the next nanosecond that has none. For those who say themselves what they sent
+    /// before.
+    #[default]
+    NextFreeNanosecond,
+    /// With the same value nothing, with another it takes the place of the one that is there. For
+    /// scrapes and remote write, where sending again is how they make sure. The last of one batch
+    /// counts.
+    LastWriteWins,
 }
 
 impl Batch {
     /// About how many bytes the batch takes in memory.
     pub(crate) fn bytes(&self) -> usize {
         let points: usize = self.series.iter().map(|s| s.samples.len()).sum();
+        let metadata: usize =
+            self.metadata.iter().map(|m| m.metric.len() + m.help.len() + m.unit.len() + 128).sum();
         let change = self.change.as_ref().map_or(0, change_bytes);
-        points * size_of::<Sample>() + self.series.len() * 1_024 + change + 512
+        points * size_of::<Sample>() + self.series.len() * 1_024 + change + metadata + 512
     }
 }
 
@@ -95,8 +122,11 @@ pub struct Receipt {
     pub duplicate: bool,
     /// Points stored.
     pub stored: u64,
+    /// Points that were there already with the same value; only with [`Collision::LastWriteWins`].
+    pub repeated: u64,
     /// Points refused: reason, count, one example in words. The reasons are `time_out_of_range`,
-    /// `label_count`, `series_limit` and `display_name_taken`.
+    /// `label_count`, `series_limit`, `project_series_limit`, `fleet_series_limit` and
+    /// `display_name_taken`.
     pub refused: Vec<(&'static str, u64, String)>,
     /// The attempt that the writer's session belongs to, 0 when it has none.
     pub attempt: u32,

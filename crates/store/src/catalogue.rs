@@ -20,6 +20,7 @@ const SESSIONS: Table<12> = Table::new("sessions");
 const WRITERS: Table<16> = Table::new("writers");
 const SEGMENTS: Table<8> = Table::new("segments");
 const LOG: Table<8> = Table::new("log");
+const METADATA: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("metadata");
 
 /// Version of tables and rows together.
 const FORMAT: u64 = 1;
@@ -46,6 +47,8 @@ pub(crate) struct Change {
     pub(crate) sessions: Vec<([u8; 12], Option<Vec<u8>>)>,
     pub(crate) writers: Vec<(WriterId, Option<Vec<u8>>)>,
     pub(crate) segments: Vec<(u64, Option<Vec<u8>>)>,
+    /// By the metric's name.
+    pub(crate) metadata: Vec<(String, Option<Vec<u8>>)>,
     /// Log rows, numbered from [`Counters::row`] on.
     pub(crate) rows: Vec<Vec<u8>>,
     /// Every log row before this number goes.
@@ -60,6 +63,7 @@ impl Change {
             && self.sessions.is_empty()
             && self.writers.is_empty()
             && self.segments.is_empty()
+            && self.metadata.is_empty()
             && self.rows.is_empty()
             && self.rows_before.is_none()
     }
@@ -74,6 +78,7 @@ pub(crate) struct Contents {
     pub(crate) sessions: Vec<([u8; 12], Vec<u8>)>,
     pub(crate) writers: Vec<(WriterId, Vec<u8>)>,
     pub(crate) segments: Vec<(u64, Vec<u8>)>,
+    pub(crate) metadata: Vec<(String, Vec<u8>)>,
     /// Rows that are not as they were written, in words.
     pub(crate) damage: Vec<String>,
 }
@@ -195,6 +200,13 @@ impl Catalogue {
                 put(&mut writing.open_table(WRITERS)?, writers)?;
                 let segments = change.segments.iter().map(|(id, row)| (number(id), row.as_deref()));
                 put(&mut writing.open_table(SEGMENTS)?, segments)?;
+                let mut metadata = writing.open_table(METADATA)?;
+                for (metric, row) in &change.metadata {
+                    match row {
+                        Some(row) => _ = metadata.insert(&**metric, &sealed(metric.as_bytes(), row)[..])?,
+                        None => _ = metadata.remove(&**metric)?,
+                    }
+                }
                 let mut log = writing.open_table(LOG)?;
                 let first = counters.row - change.rows.len() as u64;
                 put(&mut log, (first..).zip(&change.rows).map(|(id, row)| (number(&id), Some(&row[..]))))?;
@@ -224,6 +236,7 @@ impl Catalogue {
                 sessions: all(&reading, SESSIONS, &mut damage)?,
                 writers: all(&reading, WRITERS, &mut damage)?,
                 segments: segments.map(|(key, row)| (number(key), row)).collect(),
+                metadata: metadata(&reading, &mut damage)?,
                 damage,
             })
         })
@@ -270,6 +283,7 @@ pub(crate) fn salvage(path: &Path) -> (Contents, Vec<Vec<u8>>) {
         sessions: sound(reading, SESSIONS, &mut damage),
         writers: sound(reading, WRITERS, &mut damage),
         segments: segments.map(|(key, row)| (number(key), row)).collect(),
+        metadata: guarded(|| metadata(reading, &mut damage)).unwrap_or_default(),
         damage: Vec::new(),
     };
     let log = sound(reading, LOG, &mut damage).into_iter().map(|(_, row)| row).collect();
@@ -306,6 +320,26 @@ fn sound<const N: usize>(
     });
     rows.extend(behind.into_iter().rev());
     rows
+}
+
+/// What is said about metrics. Catalogues that are older than the table have none.
+fn metadata(reading: &ReadTransaction, damage: &mut Vec<String>) -> Result<Vec<(String, Vec<u8>)>> {
+    let table = match reading.open_table(METADATA) {
+        Ok(table) => table,
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut rows = Vec::new();
+    for row in table.iter()? {
+        let (key, sealed) = row?;
+        let metric = key.value();
+        if let Some(row) = unsealed(metric.as_bytes(), sealed.value()) {
+            rows.push((metric.to_owned(), row.to_vec()));
+        } else {
+            damage.push(format!("a row of the catalogue's table `metadata` is damaged: key {metric:?}"));
+        }
+    }
+    Ok(rows)
 }
 
 /// Every sound row of a table, in order.

@@ -157,6 +157,18 @@ impl Summary {
     }
 }
 
+/// Puts points, of which later ones count, in order of time, one at each.
+pub(crate) fn settle(samples: &mut Vec<Sample>) {
+    samples.sort_by_key(|s| s.time_ns);
+    samples.dedup_by(|later, kept| {
+        let same = later.time_ns == kept.time_ns;
+        if same {
+            *kept = *later;
+        }
+        same
+    });
+}
+
 /// The columns of `samples`: 1 to [`CHUNK_POINTS_MAX`] points in order of time.
 pub(crate) fn encode(samples: &[Sample]) -> Vec<u8> {
     debug_assert!(!samples.is_empty() && samples.len() <= CHUNK_POINTS_MAX, "{} points", samples.len());

@@ -82,22 +82,33 @@ impl Head {
         self.tail.is_empty() && self.chunks.len() == self.frozen
     }
 
-    /// Takes chunks and points, each in order of time, that the series does not have yet.
-    pub(crate) fn push(&mut self, packed: Vec<Arc<MemoryChunk>>, samples: &[Sample]) {
+    /// Takes chunks and points, each in order of time. They count where the series has a point at
+    /// their time already; returns how many points of the tail gave way.
+    pub(crate) fn push(&mut self, packed: Vec<Arc<MemoryChunk>>, samples: &[Sample]) -> u64 {
+        if let (Some(last), Some(first)) = (self.tail.last(), packed.first())
+            && first.summary.time_ns.0 <= last.time_ns
+        {
+            // Chunks come in order of age, and the tail after all of them.
+            self.chunks.push(Arc::new(MemoryChunk::raw(&self.tail)));
+            self.tail.clear();
+        }
         self.chunks.extend(packed);
         let in_order = match (self.tail.last(), samples.first()) {
             (Some(last), Some(first)) => last.time_ns < first.time_ns,
             _ => true,
         };
         self.tail.extend_from_slice(samples);
+        let before = self.tail.len();
         if !in_order {
-            self.tail.sort_by_key(|s| s.time_ns);
+            chunk::settle(&mut self.tail);
         }
+        let replaced = (before - self.tail.len()) as u64;
         let (packed, rest) = pack(&self.tail);
         if !packed.is_empty() {
             self.tail = rest.to_vec();
             self.chunks.extend(packed);
         }
+        replaced
     }
 
     /// Marks everything as being sealed and returns it.

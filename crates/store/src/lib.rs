@@ -17,6 +17,7 @@ mod lock;
 mod log;
 mod maintain;
 mod matcher;
+mod metadata;
 mod read;
 mod record;
 mod rescue;
@@ -34,9 +35,10 @@ use std::thread::JoinHandle;
 
 use model::{RunId, RunRecord};
 
-pub use batch::{AppendError, Batch, OpenError, Options, Receipt, SeriesBatch};
+pub use batch::{AppendError, Batch, Collision, OpenError, Options, Receipt, SeriesBatch};
 pub use chunk::{Chunk, Summary};
 pub use matcher::{MatchOp, Matcher};
+pub use metadata::{MetricKind, MetricMetadata};
 pub use read::{Block, ReadError};
 pub use select::{Cardinality, Counted, Found};
 pub use series::SeriesInfo;
@@ -160,6 +162,15 @@ impl Store {
     /// What makes up the number of series: of each list the first `limit`, largest first.
     pub fn cardinality(&self, limit: usize) -> Cardinality {
         self.0.inner.read_state().cardinality(limit)
+    }
+
+    /// What was said about metrics, by name: of one, or of all.
+    pub fn metadata(&self, metric: Option<&str>) -> Vec<Arc<MetricMetadata>> {
+        let state = self.0.inner.read_state();
+        match metric {
+            Some(metric) => state.metadata.get(metric).cloned().into_iter().collect(),
+            None => state.metadata.values().cloned().collect(),
+        }
     }
 
     /// As [`Store::read`], for who wants columns: nothing of a block is read from disk before its

@@ -13,6 +13,7 @@ use model::{NANOS_PER_SECOND, RunId, Sample};
 use crate::SeriesId;
 use crate::batch::AppendError;
 use crate::catalogue::Change;
+use crate::chunk;
 use crate::head::MemoryChunk;
 use crate::read::{Part, Piece, sweep};
 use crate::record;
@@ -122,6 +123,7 @@ impl Inner {
         let committed = self.commit(&mut writer, change, counters, |state| {
             apply(state);
             state.segments.extend(segments.iter().cloned());
+            state.segments.sort_by_key(|segment| segment.age);
         });
         if committed.is_err() {
             if Self::is_known(&writer) {
@@ -174,7 +176,8 @@ impl Inner {
             Ok(None) => return Ok(()),
             Err(error) => return Err(self.segment_error(&error)),
         };
-        let merged = [Arc::new(merged)];
+        let age = inputs.iter().map(|segment| segment.age).max();
+        let merged = [Arc::new(merged.aged(age.unwrap_or(id)))];
         let mut change = naming(&merged);
         change.segments.extend(dropping(&inputs).segments);
         self.swap_in(epoch, &change, &merged, |state| forget(state, &inputs))?;
@@ -286,7 +289,7 @@ impl Sealing<'_> {
                     None => return Err(io::Error::other("a chunk in memory is damaged")),
                 }
             }
-            samples.sort_by_key(|s| s.time_ns);
+            chunk::settle(&mut samples);
             let now_ns = self.now_ns;
             let partition_of = |sample: &Sample| partition(job.class, sample.time_ns, now_ns);
             for part in samples.chunk_by(|a, b| partition_of(a) == partition_of(b)) {
@@ -328,21 +331,35 @@ fn partition(class: Class, time_ns: i64, now_ns: i64) -> i64 {
     }
 }
 
-/// Segments that should become one: several of about one size.
+/// Segments that should become one: several of about one size, and the smaller ones between them,
+/// so that no point gets younger than one that replaced it. In order of age.
 fn mergeable(state: &State) -> Vec<Arc<Segment>> {
-    let mut groups: BTreeMap<(Class, i64, u32), Vec<Arc<Segment>>> = BTreeMap::new();
-    for segment in state.segments.iter().filter(|segment| !segment.is_damaged()) {
+    let mut groups: BTreeMap<(Class, i64), Vec<&Arc<Segment>>> = BTreeMap::new();
+    for segment in &state.segments {
         let day = if segment.class == Class::Run { 0 } else { segment.time_ns.1.div_euclid(DAY_NS) };
-        let size = (segment.points >> 12).max(1).ilog(MERGE_FAN_IN as u64);
-        groups.entry((segment.class, day, size)).or_default().push(segment.clone());
+        groups.entry((segment.class, day)).or_default().push(segment);
     }
-    let due = |group: &Vec<Arc<Segment>>| {
-        group.len() >= MERGE_FAN_IN
-            && group.iter().take(MERGE_FAN_IN).map(|s| s.points).sum::<u64>() <= MERGED_POINTS_MAX
-    };
-    let mut group = groups.into_values().find(due).unwrap_or_default();
-    group.truncate(MERGE_FAN_IN);
-    group
+    groups.values().find_map(|group| neighbours(group)).unwrap_or_default()
+}
+
+/// The smallest such of one group, which is in order of age.
+fn neighbours(group: &[&Arc<Segment>]) -> Option<Vec<Arc<Segment>>> {
+    let size = |segment: &Segment| (segment.points >> 12).max(1).ilog(MERGE_FAN_IN as u64);
+    let mut sizes: Vec<u32> = group.iter().map(|segment| size(segment)).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let fits = |segment: &&Arc<Segment>, wanted: u32| size(segment) <= wanted && !segment.is_damaged();
+    sizes.into_iter().find_map(|wanted| {
+        let mut rows = group.split(|segment| !fits(segment, wanted));
+        rows.find_map(|row| {
+            let mut places = row.iter().enumerate().filter(|(_, segment)| size(segment) == wanted);
+            let first = places.next()?.0;
+            let last = places.nth(MERGE_FAN_IN - 2)?.0;
+            let row = &row[first..=last];
+            let points = row.iter().map(|segment| segment.points).sum::<u64>();
+            (points <= MERGED_POINTS_MAX).then(|| row.iter().map(|segment| Arc::clone(segment)).collect())
+        })
+    })
 }
 
 /// Collects a series' parts into chunks of good length.

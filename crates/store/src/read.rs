@@ -66,14 +66,14 @@ impl Sources {
         }
     }
 
-    /// The chunks that overlap the range.
+    /// The chunks that overlap the range, in order of age.
     pub(crate) fn pieces(
         self,
         series: SeriesId,
         (from_ns, to_ns): (i64, i64),
         damage: &mut dyn FnMut(String),
     ) -> Vec<Piece> {
-        let mut pieces: Vec<Piece> = self.memory.into_iter().map(Piece::Memory).collect();
+        let mut pieces = Vec::with_capacity(self.memory.len());
         for segment in self.segments {
             for entry in segment.entries(series, damage) {
                 if entry.summary.overlaps(from_ns, to_ns) {
@@ -81,6 +81,7 @@ impl Sources {
                 }
             }
         }
+        pieces.extend(self.memory.into_iter().map(Piece::Memory));
         pieces
     }
 }
@@ -94,32 +95,32 @@ pub(crate) enum Part {
     Merged(Vec<Sample>),
 }
 
-/// Hands the points of `pieces` to `emit` in order of time. Chunks that overlap no other stay
+/// Hands the points of `pieces`, which come in order of age, to `emit` in order of time. Where two
+/// have a point at one time, the later piece's counts. Chunks that overlap no other stay
 /// undecoded; of the others only those that overlap each other are in memory at once.
 pub(crate) fn sweep(
-    mut pieces: Vec<Piece>,
+    pieces: Vec<Piece>,
     damage: &mut dyn FnMut(String),
     emit: &mut dyn FnMut(Part) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
-    pieces.sort_by_key(|piece| piece.summary().time_ns);
-    let mut pending: Vec<Sample> = Vec::new();
+    let mut pieces: Vec<(usize, Piece)> = pieces.into_iter().enumerate().collect();
+    pieces.sort_by_key(|(_, piece)| piece.summary().time_ns);
+    let mut pending: Vec<(usize, Sample)> = Vec::new();
     let mut pieces = pieces.into_iter().peekable();
-    while let Some(piece) = pieces.next() {
+    while let Some((age, piece)) = pieces.next() {
         let (first_ns, last_ns) = piece.summary().time_ns;
-        let ready = pending.partition_point(|s| s.time_ns < first_ns);
+        let ready = pending.partition_point(|(_, s)| s.time_ns < first_ns);
         emit_merged(&mut pending, ready, emit)?;
-        let alone = pieces.peek().is_none_or(|next| next.summary().time_ns.0 > last_ns);
+        let alone = pieces.peek().is_none_or(|(_, next)| next.summary().time_ns.0 > last_ns);
         if pending.is_empty() && alone {
             emit(Part::Whole(piece))?;
             continue;
         }
         match piece.samples() {
             Ok(samples) => {
-                pending.extend(samples);
-                pending.sort_by_key(|s| s.time_ns);
-                // A series has one point at a time; two are one point in two files, after its
-                // catalogue was lost between a merge and the removal of its inputs.
-                pending.dedup_by_key(|s| s.time_ns);
+                pending.extend(samples.into_iter().map(|sample| (age, sample)));
+                pending.sort_by_key(|(age, s)| (s.time_ns, std::cmp::Reverse(*age)));
+                pending.dedup_by_key(|(_, s)| s.time_ns);
             }
             Err(why) => damage(why),
         }
@@ -129,12 +130,12 @@ pub(crate) fn sweep(
 }
 
 fn emit_merged(
-    pending: &mut Vec<Sample>,
+    pending: &mut Vec<(usize, Sample)>,
     ready: usize,
     emit: &mut dyn FnMut(Part) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     for samples in pending[..ready].chunks(SEALED_POINTS_MAX) {
-        emit(Part::Merged(samples.to_vec()))?;
+        emit(Part::Merged(samples.iter().map(|(_, sample)| *sample).collect()))?;
     }
     pending.drain(..ready);
     ControlFlow::Continue(())

@@ -98,6 +98,7 @@ fn adopt(
         sessions: contents.sessions.into_iter().map(|(key, row)| (key, Some(row))).collect(),
         writers: contents.writers.into_iter().map(|(id, row)| (id, Some(row))).collect(),
         segments: contents.segments.into_iter().map(|(id, row)| (id, Some(row))).collect(),
+        metadata: contents.metadata.into_iter().map(|(metric, row)| (metric, Some(row))).collect(),
         rows: log,
         rows_before: None,
     };

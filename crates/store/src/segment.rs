@@ -48,6 +48,8 @@ pub(crate) struct Manifest {
     pub(crate) points: u64,
     pub(crate) bytes: u64,
     pub(crate) time_ns: (i64, i64),
+    /// Tells which of two segments has the later word: the number of the latest one merged into it.
+    pub(crate) age: u64,
 }
 
 impl Manifest {
@@ -57,17 +59,21 @@ impl Manifest {
         put_u64(&mut out, self.bytes);
         put_i64(&mut out, self.time_ns.0);
         put_i64(&mut out, self.time_ns.1);
+        put_u64(&mut out, self.age);
         out
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    /// The row of segment `id`; rows of before ages were kept have none.
+    pub(crate) fn decode(id: u64, bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         if reader.byte()? != 1 {
             return None;
         }
         let class = class_of(reader.byte()?)?;
         let (points, bytes) = (reader.u64()?, reader.u64()?);
-        Some(Self { class, points, bytes, time_ns: (reader.i64()?, reader.i64()?) })
+        let time_ns = (reader.i64()?, reader.i64()?);
+        let age = if reader.is_empty() { id } else { reader.u64()? };
+        Some(Self { class, points, bytes, time_ns, age })
     }
 }
 
@@ -399,6 +405,8 @@ pub(crate) struct Segment {
     pub(crate) bytes: u64,
     pub(crate) points: u64,
     pub(crate) time_ns: (i64, i64),
+    /// See [`Manifest::age`].
+    pub(crate) age: u64,
     file: File,
     /// In order of number.
     listed: Vec<Listed>,
@@ -416,7 +424,12 @@ impl Segment {
             .iter()
             .fold((i64::MAX, i64::MIN), |(first, last), l| (first.min(l.time_ns.0), last.max(l.time_ns.1)));
         let damaged = AtomicBool::new(false);
-        Ok(Self { id, class, path, bytes, points, time_ns, file, listed, found: None, damaged })
+        Ok(Self { id, class, path, bytes, points, time_ns, age: id, file, listed, found: None, damaged })
+    }
+
+    /// The same with another [`Manifest::age`].
+    pub(crate) fn aged(self, age: u64) -> Self {
+        Self { age, ..self }
     }
 
     /// Opens the segment `id`; what is damaged is said in words to `damage` and left out.
@@ -670,7 +683,8 @@ impl Segment {
 
     /// What the manifest keeps of it.
     pub(crate) fn manifest(&self) -> Manifest {
-        Manifest { class: self.class, points: self.points, bytes: self.bytes, time_ns: self.time_ns }
+        let Self { class, points, bytes, time_ns, age, .. } = *self;
+        Manifest { class, points, bytes, time_ns, age }
     }
 }
 

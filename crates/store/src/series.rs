@@ -1,6 +1,6 @@
 //! What the store knows without reading: series, runs, writers, open segments.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use model::{Labels, RunId, RunRecord, Sample, WriterId};
@@ -9,6 +9,7 @@ use crate::SeriesId;
 use crate::chunk::Summary;
 use crate::head::{Head, MemoryChunk};
 use crate::index::Index;
+use crate::metadata::MetricMetadata;
 use crate::record::{self, Sequences};
 use crate::segment::{Class, Opened, Segment};
 
@@ -80,6 +81,26 @@ pub(crate) struct Scope {
     pub(crate) series: usize,
 }
 
+/// What a number of series is bounded for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Population {
+    /// Organization, workspace and project, joined by NUL.
+    Project(Box<str>),
+    Fleet,
+}
+
+impl Population {
+    /// The one that a series of `run` counts into.
+    pub(crate) fn of(run: Option<RunId>, identity: &[u8]) -> Self {
+        let label = |name| record::identity_label(identity, name).unwrap_or_default();
+        if run.is_none() {
+            return Self::Fleet;
+        }
+        let names = [label("organization"), label("workspace"), label("project")];
+        Self::Project(names.join("\0").into())
+    }
+}
+
 /// A metric in a run.
 pub(crate) type ScopeKey = (RunId, Box<str>);
 
@@ -93,7 +114,11 @@ pub(crate) struct State {
     pub(crate) scopes: HashMap<ScopeKey, Scope>,
     pub(crate) runs: HashMap<RunId, Arc<RunRecord>>,
     pub(crate) writers: HashMap<WriterId, Sequences>,
-    /// In order of number.
+    /// By the metric's name.
+    pub(crate) metadata: BTreeMap<Box<str>, Arc<MetricMetadata>>,
+    /// How many series each project's runs have, and those of no run.
+    pub(crate) populations: HashMap<Population, usize>,
+    /// In order of age: where two have a point at one time, the later one's counts.
     pub(crate) segments: Vec<Arc<Segment>>,
     /// Points that are in no segment.
     pub(crate) head_points: u64,
@@ -114,6 +139,7 @@ impl State {
                 .or_insert_with(|| Scope { display: display.into(), series: 0 })
                 .series += 1;
         }
+        *self.populations.entry(Population::of(run, &identity)).or_default() += 1;
         self.by_identity.insert(identity.clone(), id);
         self.index.insert(id, &identity);
         self.series.insert(id, Series { identity, run, totals: Totals::NONE, head: Head::default() });
@@ -132,7 +158,9 @@ impl State {
             self.head_points += u64::from(summary.count);
             series.totals.add(summary);
         }
-        series.head.push(packed, samples);
+        let replaced = series.head.push(packed, samples);
+        self.head_points -= replaced;
+        series.totals.points -= replaced;
     }
 
     /// Counts a segment's points into its series' totals and takes it up.
@@ -199,6 +227,10 @@ impl State {
                 self.head_points -= series.head.points();
                 self.head_series -= u64::from(!series.head.is_empty());
                 self.by_identity.remove(&series.identity);
+                let population = Population::of(series.run, &series.identity);
+                if let Some(count) = self.populations.get_mut(&population) {
+                    *count = count.saturating_sub(1);
+                }
                 if let Some((_, metric, _)) = record::identity_scope(&series.identity) {
                     self.scopes.remove(&(id, metric.into()));
                 }

@@ -10,12 +10,14 @@ use model::{
     WriterId,
 };
 
-use crate::batch::{AppendError, Batch, Receipt, SeriesBatch};
+use crate::batch::{AppendError, Batch, Collision, Options, Receipt, SeriesBatch};
 use crate::catalogue::{Change, Counters};
+use crate::chunk;
 use crate::head::{self, MemoryChunk};
+use crate::metadata::{METRICS_MAX, MetricMetadata};
 use crate::read::{Piece, Sources};
 use crate::record::{self, Sequences};
-use crate::series::{Scope, ScopeKey, State};
+use crate::series::{Population, Scope, ScopeKey, State};
 use crate::{SeriesId, log};
 
 /// Times beyond are refused: about 1823 to 2116. Far enough from the ends of `i64` that no
@@ -25,6 +27,7 @@ const TIME_NS_MAX: i64 = 1 << 62;
 /// What a group would change.
 pub(crate) struct Staging<'a> {
     state: &'a State,
+    options: &'a Options,
     now_ns: i64,
     damage: &'a dyn Fn(String),
     counters: Counters,
@@ -39,6 +42,9 @@ pub(crate) struct Decided {
     writers: HashMap<WriterId, Sequences>,
     runs: HashMap<RunId, RunRecord>,
     points: BTreeMap<SeriesId, Placing>,
+    /// New series of each population.
+    populations: HashMap<Population, usize>,
+    metadata: BTreeMap<String, MetricMetadata>,
 }
 
 /// Points of one series with their final times.
@@ -56,8 +62,14 @@ struct Placing {
 }
 
 impl<'a> Staging<'a> {
-    pub(crate) fn new(state: &'a State, counters: Counters, now_ns: i64, damage: &'a dyn Fn(String)) -> Self {
-        Self { state, now_ns, damage, counters, decided: Decided::default() }
+    pub(crate) fn new(
+        state: &'a State,
+        options: &'a Options,
+        counters: Counters,
+        damage: &'a dyn Fn(String),
+    ) -> Self {
+        let now_ns = (options.clock)();
+        Self { state, options, now_ns, damage, counters, decided: Decided::default() }
     }
 
     /// Decides what becomes of a batch. An error leaves nothing of it behind.
@@ -70,9 +82,14 @@ impl<'a> Staging<'a> {
             if let Some(change) = &batch.change {
                 self.apply_change(change);
             }
-            for series in batch.series {
-                self.take_series(series, &mut receipt);
+            for known in batch.metadata {
+                self.take_metadata(known);
             }
+            let mut points = Vec::with_capacity(batch.series.len());
+            for series in batch.series {
+                points.extend(self.take_series(series, &mut receipt));
+            }
+            self.place_all(points, batch.collision, &mut receipt);
         }
         let writer = batch.writer.map(|(writer, _)| writer);
         let writer = writer.or_else(|| batch.change.as_ref()?.session.as_ref().map(|(writer, _)| *writer));
@@ -115,7 +132,23 @@ impl<'a> Staging<'a> {
         session.map_or(0, |session| session.attempt)
     }
 
-    fn take_series(&mut self, mut batch: SeriesBatch, receipt: &mut Receipt) {
+    fn take_metadata(&mut self, said: MetricMetadata) {
+        let Some(said) = said.bounded() else { return };
+        let known = self.state.metadata.get(said.metric.as_str());
+        let count = self.state.metadata.len() + self.decided.metadata.len();
+        if known.is_some_and(|known| **known == said) {
+            self.decided.metadata.remove(&said.metric);
+        } else if known.is_some() || count < METRICS_MAX {
+            self.decided.metadata.insert(said.metric.clone(), said);
+        }
+    }
+
+    /// The series' number with the points that can be taken, if there are any.
+    fn take_series(
+        &mut self,
+        mut batch: SeriesBatch,
+        receipt: &mut Receipt,
+    ) -> Option<(SeriesId, Vec<Sample>)> {
         let all = batch.samples.len() as u64;
         batch.samples.retain(|s| (-TIME_NS_MAX..=TIME_NS_MAX).contains(&s.time_ns));
         let outside = all - batch.samples.len() as u64;
@@ -125,14 +158,45 @@ impl<'a> Staging<'a> {
             receipt.refuse("time_out_of_range", outside, example);
         }
         if batch.samples.is_empty() {
-            return;
+            return None;
         }
         match self.series_id(&batch.identity) {
-            Ok(id) => {
-                receipt.stored += batch.samples.len() as u64;
-                self.place(id, batch.samples);
+            Ok(id) => Some((id, batch.samples)),
+            Err((reason, example)) => {
+                receipt.refuse(reason, batch.samples.len() as u64, || example);
+                None
             }
-            Err((reason, example)) => receipt.refuse(reason, batch.samples.len() as u64, || example),
+        }
+    }
+
+    fn place_all(
+        &mut self,
+        mut points: Vec<(SeriesId, Vec<Sample>)>,
+        collision: Collision,
+        receipt: &mut Receipt,
+    ) {
+        if collision == Collision::LastWriteWins {
+            // What a series has is looked up once a batch, however often the batch names it.
+            points.sort_by_key(|(id, _)| *id);
+            points.dedup_by(|later, kept| {
+                let same = later.0 == kept.0;
+                if same {
+                    kept.1.append(&mut later.1);
+                }
+                same
+            });
+        }
+        for (id, samples) in points {
+            let count = samples.len() as u64;
+            let repeated = match collision {
+                Collision::NextFreeNanosecond => {
+                    self.place(id, samples);
+                    0
+                }
+                Collision::LastWriteWins => self.replace(id, samples),
+            };
+            receipt.repeated += repeated;
+            receipt.stored += count - repeated;
         }
     }
 
@@ -152,6 +216,9 @@ impl<'a> Staging<'a> {
             );
             return Err(("label_count", example));
         }
+        let population = self.room_for(&bytes).map_err(|(reason, limit)| {
+            (reason, format!("`{}` would be one more than {limit} series", name()))
+        })?;
         if let Some((Some(run), metric, _)) = record::identity_scope(&bytes) {
             let key = (run, Box::from(metric));
             let mut scope = match self.decided.scopes.get(&key).or_else(|| self.state.scopes.get(&key)) {
@@ -171,24 +238,70 @@ impl<'a> Staging<'a> {
             scope.series += 1;
             self.decided.scopes.insert(key, scope);
         }
+        *self.decided.populations.entry(population).or_default() += 1;
         let id = self.counters.series;
         self.counters.series += 1;
         self.decided.series.insert(bytes.into(), id);
         Ok(id)
     }
 
+    /// What a new series would count into; an error is a reason and its limit.
+    fn room_for(&self, identity: &[u8]) -> Result<Population, (&'static str, usize)> {
+        let run = record::identity_scope(identity).and_then(|(run, ..)| run);
+        let population = Population::of(run, identity);
+        let (reason, limit) = match &population {
+            Population::Project(_) => ("project_series_limit", self.options.project_series_max),
+            Population::Fleet => ("fleet_series_limit", self.options.fleet_series_max),
+        };
+        let count = |of: &HashMap<Population, usize>| of.get(&population).copied().unwrap_or_default();
+        let known = count(&self.state.populations) + count(&self.decided.populations);
+        if known < limit { Ok(population) } else { Err((reason, limit)) }
+    }
+
+    /// Puts every point at its own time; one that is there with the same value stays. Returns how
+    /// many did.
+    fn replace(&mut self, id: SeriesId, mut samples: Vec<Sample>) -> u64 {
+        let count = samples.len();
+        chunk::settle(&mut samples);
+        let mut repeated = (count - samples.len()) as u64;
+        let (state, damage) = (self.state, self.damage);
+        let placing = self.decided.placing(id, state);
+        let late = samples.partition_point(|s| placing.latest_ns.is_some_and(|latest| s.time_ns <= latest));
+        let mut known: HashMap<i64, u64> = HashMap::new();
+        if let [first, .., last] | [first @ last] = &samples[..late] {
+            let range = (first.time_ns, last.time_ns);
+            let pieces = Sources::of(state, id, range.0, range.1).pieces(id, range, &mut |why| damage(why));
+            let mut note = |samples: &[Sample]| {
+                let inside = samples.iter().filter(|s| (range.0..=range.1).contains(&s.time_ns));
+                known.extend(inside.map(|s| (s.time_ns, s.value.to_bits())));
+            };
+            for piece in pieces {
+                match piece.samples() {
+                    Ok(samples) => note(&samples),
+                    Err(why) => damage(why),
+                }
+            }
+            note(&placing.samples);
+        }
+        for sample in samples {
+            if known.get(&sample.time_ns) == Some(&sample.value.to_bits()) {
+                repeated += 1;
+                continue;
+            }
+            if let Some(occupied) = &mut placing.occupied {
+                occupied.insert(sample.time_ns);
+            }
+            placing.latest_ns = placing.latest_ns.max(Some(sample.time_ns));
+            placing.samples.push(sample);
+        }
+        repeated
+    }
+
     /// Gives every point the first free nanosecond from its own time on.
     fn place(&mut self, id: SeriesId, mut samples: Vec<Sample>) {
         samples.sort_by_key(|s| s.time_ns);
         let (state, damage) = (self.state, self.damage);
-        let placing = match self.decided.points.entry(id) {
-            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::btree_map::Entry::Vacant(entry) => {
-                let latest_ns =
-                    state.series.get(&id).map(|s| s.totals).filter(|t| t.points > 0).map(|t| t.time_ns.1);
-                entry.insert(Placing { latest_ns, ..Placing::default() })
-            }
-        };
+        let placing = self.decided.placing(id, state);
         placing.samples.reserve(samples.len());
         for mut sample in samples {
             if placing.latest_ns.is_some_and(|latest| sample.time_ns <= latest) {
@@ -208,11 +321,12 @@ impl<'a> Staging<'a> {
     pub(crate) fn finish(self) -> (Change, Counters, Decided) {
         let Self { state, mut counters, mut decided, .. } = self;
         for placing in decided.points.values_mut() {
-            placing.samples.sort_by_key(|s| s.time_ns);
+            chunk::settle(&mut placing.samples);
             let (packed, rest) = head::pack(&placing.samples);
             placing.rest = placing.samples.len() - rest.len();
             placing.packed = packed;
         }
+        decided.points.retain(|_, placing| !placing.samples.is_empty());
         decided.runs.retain(|id, run| state.runs.get(id).is_none_or(|known| **known != *run));
         let mut change = Change::default();
         change.series.extend(decided.series.iter().map(|(identity, id)| (*id, Some(identity.clone()))));
@@ -221,6 +335,7 @@ impl<'a> Staging<'a> {
         for (id, run) in &decided.runs {
             put_run(&mut change, *id, state.runs.get(id).map(|run| &**run), run);
         }
+        change.metadata.extend(decided.metadata.iter().map(|(m, known)| (m.clone(), Some(known.encode()))));
         change.rows =
             log::encode_rows(decided.points.iter().map(|(id, placing)| (*id, &placing.samples[..])));
         counters.row += change.rows.len() as u64;
@@ -242,6 +357,14 @@ pub(crate) fn put_run(change: &mut Change, id: RunId, was: Option<&RunRecord>, i
 }
 
 impl Decided {
+    /// Where points of a series go.
+    fn placing(&mut self, id: SeriesId, state: &State) -> &mut Placing {
+        self.points.entry(id).or_insert_with(|| {
+            let totals = state.series.get(&id).map(|s| s.totals).filter(|t| t.points > 0);
+            Placing { latest_ns: totals.map(|t| t.time_ns.1), ..Placing::default() }
+        })
+    }
+
     /// Makes the committed group visible.
     pub(crate) fn apply(self, state: &mut State) {
         let mut series: Vec<_> = self.series.into_iter().collect();
@@ -251,6 +374,9 @@ impl Decided {
         }
         for (writer, sequences) in self.writers {
             state.writers.insert(writer, sequences);
+        }
+        for (metric, known) in self.metadata {
+            state.metadata.insert(metric.into(), Arc::new(known));
         }
         for (id, run) in self.runs {
             match state.runs.entry(id) {

@@ -17,6 +17,7 @@ use crate::catalogue::{Catalogue, CatalogueError, Change, Contents, Counters};
 use crate::chunk::{Chunk, Summary};
 use crate::committer::Queue;
 use crate::lock::DirectoryLock;
+use crate::metadata::MetricMetadata;
 use crate::read::{Block, MergedChunk, Part, Piece, ReadError, Sources, WholeChunk, sweep};
 use crate::record::{self, Sequences};
 use crate::segment::{Manifest, Segment};
@@ -238,7 +239,7 @@ impl Inner {
         let damage = |why| self.report_damage(why);
         let (answers, (change, counters, decided)) = {
             let state = self.read_state();
-            let mut staging = Staging::new(&state, writer.counters, (self.options.clock)(), &damage);
+            let mut staging = Staging::new(&state, &self.options, writer.counters, &damage);
             let answers = batches.into_iter().map(|batch| staging.take(batch)).collect();
             (answers, staging.finish())
         };
@@ -429,6 +430,12 @@ fn load(
             damage(format!("the catalogue's row of series {id} is damaged"));
         }
     }
+    for (metric, row) in &contents.metadata {
+        match MetricMetadata::decode(metric, row) {
+            Some(known) => _ = state.metadata.insert(metric.as_str().into(), Arc::new(known)),
+            None => damage(format!("the catalogue's row of metric `{metric}` is damaged")),
+        }
+    }
     load_runs(&mut state, &contents, damage);
     let known = load_segments(dir, &mut state, &contents, damage);
     remove_unknown_segments(dir, &known);
@@ -478,24 +485,30 @@ fn load_segments(
     damage: &mut dyn FnMut(String),
 ) -> HashSet<PathBuf> {
     let mut known = HashSet::new();
+    let mut all = Vec::new();
     for (id, row) in &contents.segments {
         let path = crate::segment::path_of(dir, *id);
         known.insert(path.clone());
-        let Some(manifest) = Manifest::decode(row) else {
+        let Some(manifest) = Manifest::decode(*id, row) else {
             damage(format!("the manifest's row of `{}` is damaged", path.display()));
             continue;
         };
         match Segment::open(dir, *id, manifest.class, damage) {
-            Ok(opened) => {
+            Ok(mut opened) => {
+                opened.segment.age = manifest.age;
                 let readable = opened.segment.points;
                 if readable < manifest.points {
                     let lost = manifest.points - readable;
                     damage(format!("`{}`: {lost} of {} points are lost", path.display(), manifest.points));
                 }
-                state.insert_segment_at_open(opened);
+                all.push(opened);
             }
             Err(error) => damage(format!("`{}`: {error}", path.display())),
         }
+    }
+    all.sort_by_key(|opened| opened.segment.age);
+    for opened in all {
+        state.insert_segment_at_open(opened);
     }
     known
 }

@@ -191,7 +191,7 @@ pub(crate) async fn change(
             description: body.description,
             ..RunChange::default()
         };
-        app.store.append(Batch { writer: None, change: Some(change), series: Vec::new() })?;
+        app.store.append(Batch { change: Some(change), ..Batch::default() })?;
         app.changed(id);
         let run = super::find_run(&app, id)?;
         Ok(Json(answer(&app, run)))

@@ -12,5 +12,6 @@ mod fixture;
 mod full_disk;
 mod laws;
 mod maintenance;
+mod replacing;
 mod selection;
 mod semantics;

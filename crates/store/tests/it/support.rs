@@ -37,7 +37,7 @@ pub(crate) fn batch(
     let identity = series_identity(&path(run), metric, DEFAULT_SCALE, &[]);
     let samples = points.into_iter().map(|(time_ns, value, step)| Sample { time_ns, value, step }).collect();
     let change = Some(RunChange { path: path(run), ..RunChange::default() });
-    Batch { writer: None, change, series: vec![SeriesBatch { identity, samples }] }
+    Batch { change, series: vec![SeriesBatch { identity, samples }], ..Batch::default() }
 }
 
 /// The same from a writer that has a session.

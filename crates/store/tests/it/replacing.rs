@@ -1,0 +1,178 @@
+//! Batches of doors where sending again is how a sender makes sure: the last word counts.
+
+use std::collections::BTreeMap;
+
+use model::{Labels, Sample, SeriesIdentity};
+use proptest::prelude::*;
+use store::{Batch, Collision, MetricKind, MetricMetadata, Options, SeriesBatch, Store};
+
+use crate::support::*;
+
+fn identity(n: u8) -> SeriesIdentity {
+    let labels = Labels::from_pairs([("__name__", "up"), ("instance", &n.to_string())]);
+    SeriesIdentity { labels, display: "up".into() }
+}
+
+fn scraped(series: u8, points: impl IntoIterator<Item = (i64, f64)>) -> Batch {
+    let samples = points.into_iter().map(|(time_ns, value)| Sample { time_ns, value, step: None }).collect();
+    let series = vec![SeriesBatch { identity: identity(series), samples }];
+    Batch { series, collision: Collision::LastWriteWins, ..Batch::default() }
+}
+
+fn stored(store: &Store, series: u8) -> Vec<(i64, u64)> {
+    let instance = series.to_string();
+    let found = store.select(&[store::Matcher::equal("instance", &instance)], i64::MIN, i64::MAX);
+    let Some(found) = found.first() else { return Vec::new() };
+    read(store, found.id).iter().map(|s| (s.time_ns, s.value.to_bits())).collect()
+}
+
+#[test]
+fn the_same_again_is_nothing_and_another_value_takes_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let points = |offset: f64| (0..5_000_i64).map(move |n| (T0 + n * 1_000 * MS, n as f64 + offset));
+    let receipt = store.append(scraped(1, points(0.0))).unwrap();
+    assert_eq!((receipt.stored, receipt.repeated), (5_000, 0));
+    let receipt = store.append(scraped(1, points(0.0))).unwrap();
+    assert_eq!((receipt.stored, receipt.repeated), (0, 5_000));
+    let stale = model::stale_marker();
+    let receipt = store.append(scraped(1, [(T0 + 10_000 * MS, stale), (T0 + 11_000 * MS, 11.0)])).unwrap();
+    assert_eq!((receipt.stored, receipt.repeated), (1, 1));
+    let receipt = store.append(scraped(1, [(T0 + 10_000 * MS, stale)])).unwrap();
+    assert_eq!((receipt.stored, receipt.repeated), (0, 1));
+    // The last of one batch counts.
+    store.append(scraped(1, [(T0 + 12_000 * MS, 1.0), (T0 + 12_000 * MS, 2.0)])).unwrap();
+    let mut want: Vec<(i64, u64)> = points(0.0).map(|(t, v)| (t, v.to_bits())).collect();
+    want[10].1 = model::STALE_NAN_BITS;
+    want[12].1 = 2.0_f64.to_bits();
+    assert_eq!(stored(&store, 1), want);
+    store.close();
+    assert_eq!(stored(&store, 1), want);
+    drop(store);
+    let store = open(dir.path());
+    store.append(scraped(1, points(0.5))).unwrap();
+    let want: Vec<(i64, u64)> = points(0.5).map(|(t, v)| (t, v.to_bits())).collect();
+    assert_eq!(stored(&store, 1), want);
+    drop(store);
+    assert_eq!(stored(&open(dir.path()), 1), want);
+}
+
+#[derive(Debug, Clone)]
+enum Act {
+    /// Series, and its points: time and value.
+    Append(u8, Vec<(i64, u8)>),
+    Maintain,
+    Reopen,
+    CloseAndReopen,
+}
+
+fn any_act() -> impl Strategy<Value = Act> {
+    let time = prop_oneof![4 => 0..400_i64, 1 => (-3..3_i64).prop_map(|day| day * 86_400_000)];
+    let scattered = prop::collection::vec((time, 0..4_u8), 1..60);
+    let line = (0..300_i64, 1..300_i64, 0..4_u8)
+        .prop_map(|(from, count, value)| (from..from + count).map(|n| (n, value)).collect::<Vec<_>>());
+    prop_oneof![
+        8 => (0..2_u8, prop_oneof![scattered, line]).prop_map(|(series, points)| Act::Append(series, points)),
+        3 => Just(Act::Maintain),
+        1 => Just(Act::Reopen),
+        1 => Just(Act::CloseAndReopen),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_the_last_word_counts(acts in prop::collection::vec(any_act(), 1..80)) {
+        let dir = tempfile::tempdir().unwrap();
+        let reopen = || Store::open(dir.path(), Options { seal_points: 200, ..options() }).unwrap();
+        let mut store = reopen();
+        let mut expected: BTreeMap<u8, BTreeMap<i64, u64>> = BTreeMap::new();
+        for act in acts {
+            match act {
+                Act::Append(series, points) => {
+                    let points: Vec<_> = points.iter().map(|(t, v)| (T0 + t * MS, f64::from(*v))).collect();
+                    let known = expected.entry(series).or_default();
+                    known.extend(points.iter().map(|(t, v)| (*t, v.to_bits())));
+                    let receipt = store.append(scraped(series, points.clone())).unwrap();
+                    prop_assert_eq!(receipt.stored + receipt.repeated, points.len() as u64);
+                }
+                Act::Maintain => store.maintain(T0).unwrap(),
+                Act::Reopen => {
+                    drop(store);
+                    store = reopen();
+                }
+                Act::CloseAndReopen => {
+                    store.close();
+                    drop(store);
+                    store = reopen();
+                }
+            }
+            for (series, known) in &expected {
+                let want: Vec<(i64, u64)> = known.iter().map(|(t, v)| (*t, *v)).collect();
+                prop_assert_eq!(stored(&store, *series), want);
+            }
+        }
+        store.close();
+        prop_assert_eq!(store.status().head_points, 0);
+        prop_assert_eq!(store.status().damage, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn projects_and_the_fleet_have_their_bounds() {
+    let dir = tempfile::tempdir().unwrap();
+    let reopen = || {
+        let options = Options { project_series_max: 2, fleet_series_max: 3, ..options() };
+        Store::open(dir.path(), options).unwrap()
+    };
+    let store = reopen();
+    let mut fleet = Batch { collision: Collision::LastWriteWins, ..Batch::default() };
+    for n in 0..5 {
+        fleet.series.extend(scraped(n, [(T0, 1.0)]).series);
+    }
+    let refused = |batch: &Batch, store: &Store| {
+        let receipt = store.append(batch.clone()).unwrap();
+        receipt.refused.iter().map(|(reason, count, _)| (*reason, *count)).collect::<Vec<_>>()
+    };
+    assert_eq!(refused(&fleet, &store), [("fleet_series_limit", 2)]);
+    assert_eq!(refused(&batch("a", "loss", line(0, 1)), &store), []);
+    assert_eq!(refused(&batch("b", "loss", line(0, 1)), &store), []);
+    assert_eq!(refused(&batch("c", "loss", line(0, 7)), &store), [("project_series_limit", 7)]);
+    drop(store);
+    let store = reopen();
+    assert_eq!(refused(&fleet, &store), [("fleet_series_limit", 2)]);
+    store.delete_run(path("a").id(), T0).unwrap();
+    store.purge_deleted(T0 + 1).unwrap();
+    assert_eq!(refused(&batch("c", "loss", line(0, 1)), &store), []);
+    assert_eq!(refused(&batch("d", "loss", line(0, 1)), &store), [("project_series_limit", 1)]);
+}
+
+#[test]
+fn the_latest_word_about_a_metric_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let said = |metric: &str, help: &str| MetricMetadata {
+        metric: metric.into(),
+        kind: MetricKind::Counter,
+        help: help.into(),
+        unit: String::new(),
+    };
+    let say = |store: &Store, metadata: Vec<MetricMetadata>| {
+        store.append(Batch { metadata, ..Batch::default() }).unwrap();
+    };
+    say(&store, vec![said("b", "old"), said("a", "first")]);
+    say(&store, vec![said("b", "new"), said("", "no name")]);
+    let commits = store.status().commits_total;
+    say(&store, vec![said("b", "new")]);
+    assert_eq!(store.status().commits_total, commits, "nothing new was written");
+    let check = |store: &Store| {
+        let all: Vec<MetricMetadata> = store.metadata(None).iter().map(|known| (**known).clone()).collect();
+        assert_eq!(all, [said("a", "first"), said("b", "new")]);
+        assert_eq!(store.metadata(Some("b")).len(), 1);
+        assert!(store.metadata(Some("c")).is_empty());
+    };
+    check(&store);
+    drop(store);
+    check(&open(dir.path()));
+}
