@@ -70,7 +70,7 @@ fn comment<'a>(
     let word = rest.trim_start_matches([' ', '\t']);
     let blanks = rest.len() - word.len();
     let declares =
-        |keyword: &str| word.strip_prefix(keyword).is_some_and(|rest| rest.starts_with([' ', '\t', '\n']));
+        |keyword: &str| word.strip_prefix(keyword).is_some_and(|rest| rest.starts_with([' ', '\t']));
     let (is_help, is_type) = (declares("HELP"), declares("TYPE"));
     if blanks == 0 || !(is_help || is_type) {
         cursor.rest_of_line()?;

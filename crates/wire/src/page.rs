@@ -248,12 +248,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// What separates two tokens: one space, or any blanks where the format is lenient.
-    fn separator(&mut self) {
-        if !self.strict {
-            self.skip_blanks();
-        } else if self.peek() == Some(b' ') {
-            self.at += 1;
+    fn separator(&mut self) -> Result<(), Failure> {
+        if self.strict && !self.eat(b' ') {
+            return self.wanted("a space");
         }
+        self.lenient_blanks();
+        Ok(())
     }
 
     fn lenient_blanks(&mut self) {
@@ -446,7 +446,7 @@ impl<'a> Cursor<'a> {
 
     /// A number behind a separator.
     pub(crate) fn number(&mut self, wanted: &'static str) -> Result<f64, Failure> {
-        self.separator();
+        self.separator()?;
         let start = self.at;
         let token = self.token();
         parse_number(token).map_or_else(
@@ -505,13 +505,14 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// A number as Go reads it: no signed NaN.
+/// A number as Go reads it: no signed NaN, and what is too large for 64 bits is no infinity.
 fn parse_number(token: &str) -> Option<f64> {
     let value: f64 = token.parse().ok()?;
     if value.is_nan() {
         return (!token.starts_with(['+', '-'])).then_some(f64::NAN);
     }
-    Some(value)
+    let is_spelled_out = value.is_finite() || !token.bytes().any(|b| b.is_ascii_digit());
+    is_spelled_out.then_some(value)
 }
 
 /// Undoes `\\`, `\n` and, where `quotes`, `\"`; other escapes stay as they are.

@@ -10,5 +10,6 @@ mod config;
 mod discovery;
 mod hostile;
 mod pages;
+mod prometheus;
 mod relabel;
 mod support;

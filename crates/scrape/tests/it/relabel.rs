@@ -145,7 +145,7 @@ fn keep_and_drop_look_at_joined_sources() {
     assert_eq!(after("a=foo", &[on("drop", "fo;")]), "a=foo");
     let with_separator = rule("keep", |r| {
         r.source_labels = sources(&["a", "b"]);
-        r.separator = "".into();
+        r.separator = String::new();
         r.regex = "foobar".into();
     });
     assert_eq!(after("a=foo,b=bar", &[with_separator]), "a=foo,b=bar");

@@ -101,7 +101,7 @@ pub(crate) fn head(stream: &mut TcpStream, status: &str, headers: &str) {
 }
 
 /// Reads `name{label="value"} value [ms] [# trace]` and `# TYPE name kind`; nothing fancy.
-fn parse(format: PageFormat, page: &[u8], take: &mut TakeEntry<'_>) -> Result<(), String> {
+pub(crate) fn parse(format: PageFormat, page: &[u8], take: &mut TakeEntry<'_>) -> Result<(), String> {
     let page = std::str::from_utf8(page).map_err(|e| e.to_string())?;
     for (at, line) in page.lines().enumerate() {
         let wrong = || format!("line {}: {:?}", at + 1, line.chars().take(40).collect::<String>());
@@ -201,7 +201,7 @@ pub(crate) fn start(text: &str) -> (Scraper, Landed) {
 pub(crate) fn job(address: &str, settings: &str) -> String {
     format!(
         "scrape_configs:\n- job_name: j\n  scrape_interval: 50ms\n  static_configs: [{{targets: ['{address}']}}]\n{}",
-        settings.lines().map(|line| format!("  {line}\n")).collect::<String>()
+        settings.lines().fold(String::new(), |text, line| text + "  " + line + "\n")
     )
 }
 

@@ -19,6 +19,7 @@ fn a_page_reads_as_prometheus_reads_it() {
         "  requests_total { code = \"400\" , } 3\t-1395066363000 \n",
         "# a comment, # HELP\n",
         "#HELP is one too\n",
+        "# HELP\n",
         "up 1\n",
         "empty{} 0.5e-3\n",
         "x:rate{le=\"+Inf\"} +Inf\n",
@@ -76,6 +77,7 @@ fn errors_point_at_the_place() {
     check("a one", "line 1, column 3: a value is wanted, \"one\" found");
     check("a 1_0", "line 1, column 3: a value is wanted, \"1_0\" found");
     check("a 0x1p4", "line 1, column 3: a value is wanted, \"0x1p4\" found");
+    check("a 1e999", "line 1, column 3: a value is wanted, \"1e999\" found");
     check("a -NaN", "line 1, column 3: a value is wanted, \"-NaN\" found");
     check(
         "a 1 2.5\n",
