@@ -258,6 +258,26 @@ def test_value_that_raises_is_refused_and_an_interrupt_goes_on(run):
         tg.log("v", Broken(KeyboardInterrupt()))
 
 
+class Endless:
+    """A sequence whose end never comes."""
+
+    def __len__(self):
+        return 2**62
+
+    def __getitem__(self, at):
+        return 1.0
+
+
+@pytest.mark.parametrize("value", [Endless(), range(10**9)], ids=["endless", "range"])
+def test_more_items_than_memory_takes_are_refused_at_once(run, value):
+    with pytest.warns(tg.TruegaugeWarning, match="at most 16777216"):
+        tg.log("v", value)
+    with pytest.warns(tg.TruegaugeWarning, match="at most 16777216"):
+        tg.log("v", 1.0, step=value)
+    assert kept(run) == 0
+    refused(run, value_shape=1, step=1)
+
+
 GOOD_STEPS = [
     (7, 7),
     (np.int32(7), 7),

@@ -16,6 +16,7 @@ _DLPACK_FORMATS = {
     (2, 16): "e", (2, 32): "f", (2, 64): "d",
     (4, 16): "bf16", (6, 8): "?",
 }  # fmt: skip
+_ITEMS_MAX = 1 << 24  # as the extension
 _ITEM_BYTES = {"b": 1, "B": 1, "?": 1, "h": 2, "H": 2, "e": 2, "bf16": 2}
 _ITEM_BYTES |= {"i": 4, "I": 4, "f": 4, "q": 8, "Q": 8, "d": 8}
 
@@ -106,6 +107,8 @@ def _gather(start: int, count: int, stride: int, size: int) -> bytes:
     """Copies `count` items of `size` bytes that lie `stride` bytes apart."""
     if count <= 0:
         return b""
+    if count > _ITEMS_MAX:
+        raise TypeError(f"found {count} items, at most {_ITEMS_MAX} are taken at once")
     if stride == size:
         return ctypes.string_at(start, count * size)
     return b"".join(ctypes.string_at(start + at * stride, size) for at in range(count))

@@ -28,6 +28,9 @@ pub(crate) fn steps(given: Option<&Bound<'_, PyAny>>) -> Result<Steps, Problem> 
     if given.is_instance_of::<PyString>() || given.is_instance_of::<PyFloat>() {
         return Err(not_a_step(given));
     }
+    if let Ok(len) = given.len() {
+        crate::number::bounded(len, "step")?;
+    }
     let list = match given.getattr_opt("tolist").map_err(raised)? {
         Some(tolist) if !listed => tolist.call0().map_err(raised)?,
         _ => given.clone(),

@@ -68,6 +68,9 @@ pub(crate) struct Many {
     pub(crate) refused: Option<Refusal>,
 }
 
+/// Most items of one array: what is longer is a mistake, or never ends.
+pub(crate) const ITEMS_MAX: usize = 1 << 24;
+
 const WANTED: &str = "wanted a number or a one-dimensional array of numbers";
 
 /// Reads a scalar or array-like.
@@ -195,6 +198,14 @@ fn is_foreign_kind(value: &Bound<'_, PyAny>) -> Result<bool, Problem> {
     Ok(kind.extract::<String>().is_ok_and(|kind| matches!(&*kind, "c" | "S" | "U" | "M" | "m")))
 }
 
+/// A length that is taken, checked before anything is read.
+pub(crate) fn bounded(len: usize, reason: &'static str) -> Result<usize, Problem> {
+    if len <= ITEMS_MAX {
+        return Ok(len);
+    }
+    Err(Problem::refused(reason, format!("found {len} items, at most {ITEMS_MAX} are taken at once")))
+}
+
 fn shape(dimensions: usize) -> Problem {
     Problem::refused("value_shape", format!("found {dimensions} dimensions, {WANTED}"))
 }
@@ -212,6 +223,9 @@ fn scalar(value: &Bound<'_, PyAny>) -> Result<Numbers, Problem> {
 
 /// One-dimensional things, cheapest way first: a buffer, `tolist`, `truegauge._arrays`, iteration.
 fn array(value: &Bound<'_, PyAny>) -> Result<Many, Problem> {
+    if let Ok(len) = value.len() {
+        bounded(len, "value_shape")?;
+    }
     if let Some(values) = buffer(value)? {
         return Ok(Many { len: values.len(), values, ..Many::default() });
     }
@@ -269,6 +283,7 @@ fn bare_array(value: &Bound<'_, PyAny>) -> Result<Numbers, Problem> {
 fn items(value: &Bound<'_, PyAny>) -> Result<Many, Problem> {
     let py = value.py();
     let len = value.len().map_err(|error| Problem::raised(py, error, "value_type"))?;
+    let len = bounded(len, "value_shape")?;
     let mut many = Many { values: Vec::with_capacity(len.min(1 << 20)), len, ..Many::default() };
     let iterator = value.try_iter().map_err(|error| Problem::raised(py, error, "value_type"))?;
     for (place, item) in iterator.take(len).enumerate() {
