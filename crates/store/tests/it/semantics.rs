@@ -165,3 +165,31 @@ fn series_of_a_metric_are_bounded() {
     let receipt = store.append(all).unwrap();
     assert_eq!((receipt.stored, receipt.refused[0].1), (20_000, 5));
 }
+
+#[test]
+fn writer_that_lost_thousands_of_deliveries_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let every_other = |thread: u64| (0..1_000).map(move |n| 2 * (n * 8 + thread) + 1);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let store = &store;
+            scope.spawn(move || {
+                for sequence in every_other(thread) {
+                    let one = line(sequence as i64, 1);
+                    assert!(
+                        !store.append(sent(batch("a", "loss", one), writer(1), sequence)).unwrap().duplicate
+                    );
+                }
+            });
+        }
+    });
+    drop(store);
+    let store = open(dir.path());
+    for sequence in [1, 7_999, 15_999] {
+        let again = store.append(sent(batch("a", "loss", line(0, 1)), writer(1), sequence)).unwrap();
+        assert!(again.duplicate, "{sequence}");
+    }
+    assert!(!store.append(sent(batch("a", "loss", line(2, 1)), writer(1), 2)).unwrap().duplicate);
+    assert_eq!(series(&store, "a", "loss").points, 8_001);
+}
