@@ -72,6 +72,14 @@ enum Points {
 }
 
 impl Run {
+    /// Steps and values, where the series is on a grid.
+    pub(crate) fn steps(&self) -> Option<(Grid, &Row)> {
+        match &self.points {
+            Points::Steps { grid, row } => Some((*grid, row)),
+            Points::Raw { .. } => None,
+        }
+    }
+
     /// Times in milliseconds and values, in order of time.
     pub fn points(&self) -> Box<dyn Iterator<Item = (i64, f64)> + '_> {
         match &self.points {

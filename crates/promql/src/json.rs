@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use model::Labels;
 
-use crate::answer::{Answer, Data};
-use crate::number::push_json;
+use crate::answer::{Answer, Data, Run};
+use crate::eval::Grid;
+use crate::number::{millis, push_json};
 
 /// Appends the value of `data` in an API answer: `{"resultType":"vector","result":[...]}`.
 pub fn write_data(data: &Data, out: &mut String) {
@@ -38,24 +39,53 @@ pub fn write_data(data: &Data, out: &mut String) {
             }
             out.push(']');
         }
-        Data::Matrix(runs) => {
-            out.push('[');
-            for (at, run) in runs.iter().enumerate() {
-                out.push_str(if at == 0 { "{\"metric\":" } else { ",{\"metric\":" });
-                push_labels(out, &run.labels);
-                out.push_str(",\"values\":[");
-                for (at, (time_ms, value)) in run.points().enumerate() {
-                    if at > 0 {
-                        out.push(',');
-                    }
-                    push_point(out, time_ms, value);
-                }
-                out.push_str("]}");
-            }
-            out.push(']');
-        }
+        Data::Matrix(runs) => push_runs(out, runs),
     }
     out.push('}');
+}
+
+fn push_runs(out: &mut String, runs: &[Run]) {
+    // Series of a range query share their times, so these are written once.
+    let mut shared: Option<(Grid, Vec<String>)> = None;
+    out.push('[');
+    for (at, run) in runs.iter().enumerate() {
+        out.push_str(if at == 0 { "{\"metric\":" } else { ",{\"metric\":" });
+        push_labels(out, &run.labels);
+        out.push_str(",\"values\":[");
+        let start = out.len();
+        if let Some((grid, row)) = run.steps() {
+            let (_, times) = match &mut shared {
+                Some(known) if known.0 == grid => known,
+                other => other.insert((grid, grid_times(grid))),
+            };
+            for (step, value) in row.points() {
+                out.push_str(&times[step]);
+                push_json(out, value);
+                out.push_str("\"],");
+            }
+        } else {
+            for (time_ms, value) in run.points() {
+                push_point(out, time_ms, value);
+                out.push(',');
+            }
+        }
+        if out.len() > start {
+            out.pop();
+        }
+        out.push_str("]}");
+    }
+    out.push(']');
+}
+
+/// The start of a point at each step: `[1435781451.781,"`.
+fn grid_times(grid: Grid) -> Vec<String> {
+    let text = |step| {
+        let mut text = String::from("[");
+        push_time(&mut text, millis(grid.at(step)));
+        text.push_str(",\"");
+        text
+    };
+    (0..grid.steps).map(text).collect()
 }
 
 /// The whole body of an answer to `/api/v1/query` or `/api/v1/query_range`.

@@ -9,8 +9,12 @@ const DESCRIBING: [&str; 3] = [METRIC_NAME, "__type__", "__unit__"];
 
 /// `labels` with `name` set to `value`; an empty value removes it.
 pub(crate) fn with(labels: &Labels, name: &str, value: &str) -> Labels {
-    let kept = labels.iter().filter(|(known, _)| *known != name);
-    Labels::from_pairs(kept.chain([(name, value)]))
+    let mut pairs: Vec<(&str, &str)> = labels.iter().filter(|(known, _)| *known != name).collect();
+    if !value.is_empty() {
+        let at = pairs.partition_point(|(known, _)| *known < name);
+        pairs.insert(at, (name, value));
+    }
+    Labels::from_pairs(pairs)
 }
 
 /// `labels` without those in `names`.

@@ -20,8 +20,8 @@ struct Window<'a> {
     end_ns: i64,
     /// The time of evaluation, which offset and `@` leave alone.
     now_ns: i64,
-    /// Whether no sample of the series is less than the one before it.
-    never_falls: bool,
+    /// Whether a sample in the window is less than the one before it.
+    falls: bool,
     parameters: [f64; 2],
 }
 
@@ -36,7 +36,7 @@ impl Evaluator<'_> {
             }
         }
         check_smoothing(over, &parameters)?;
-        let (samples, windows) = self.windows(range, grid)?;
+        let (samples, windows) = self.windows(range, grid, Some(over))?;
         if over == Over::Quantile && !samples.is_empty() {
             for q in parameters.first().into_iter().flatten() {
                 if !(0.0..=1.0).contains(q) {
@@ -125,10 +125,13 @@ fn check_smoothing(over: Over, parameters: &[Vec<f64>]) -> Result<(), QueryError
 
 /// Computes one series; the function is chosen outside of the loop over steps.
 fn series_over(over: Over, samples: &Samples, windows: Windows, grid: Grid, parameters: &[Vec<f64>]) -> Row {
-    let run =
-        |function: &dyn Fn(Window<'_>) -> Option<f64>| slide(samples, windows, grid, parameters, function);
+    let counter = matches!(over, Over::Rate | Over::Increase);
+    let run = |function: &dyn Fn(Window<'_>) -> Option<f64>| {
+        slide(samples, windows, grid, (parameters, counter), function)
+    };
     match over {
         Over::Absent | Over::Present => run(&|_| Some(1.0)),
+        Over::Count if windows.weighted => run(&|window| Some(window.values.iter().sum())),
         Over::Count => run(&|window| Some(window.values.len() as f64)),
         Over::First => run(&|window| window.values.first().copied()),
         Over::Last => run(&|window| window.values.last().copied()),
@@ -177,12 +180,18 @@ fn slide(
     samples: &Samples,
     windows: Windows,
     grid: Grid,
-    parameters: &[Vec<f64>],
+    (parameters, counter): (&[Vec<f64>], bool),
     function: &dyn Fn(Window<'_>) -> Option<f64>,
 ) -> Row {
     let (times, values) = (&samples.columns.times_ns[..], &samples.columns.values[..]);
     let mut row = Row::empty(samples.labels.clone(), samples.drop_name, grid.steps);
-    let never_falls = values.windows(2).all(|pair| pair[0] <= pair[1]);
+    // Places of samples that are less than the one before.
+    let falls: Vec<usize> = if counter {
+        (1..values.len()).filter(|at| values[*at] < values[*at - 1]).collect()
+    } else {
+        Vec::new()
+    };
+    let mut passed = 0;
     let (mut from, mut to) = (0, 0);
     for step in 0..grid.steps {
         let end_ns = if windows.pinned { windows.ends.start_ns } else { windows.ends.at(step) };
@@ -196,6 +205,9 @@ fn slide(
         if from >= to {
             continue;
         }
+        while falls.get(passed).is_some_and(|at| *at <= from) {
+            passed += 1;
+        }
         let parameter = |at: usize| parameters.get(at).and_then(|values| values.get(step)).copied();
         let window = Window {
             times_ns: &times[from..to],
@@ -203,7 +215,7 @@ fn slide(
             start_ns,
             end_ns,
             now_ns: grid.at(step),
-            never_falls,
+            falls: falls.get(passed).is_some_and(|at| *at < to),
             parameters: [parameter(0).unwrap_or(f64::NAN), parameter(1).unwrap_or(f64::NAN)],
         };
         if let Some(value) = function(window) {
@@ -345,7 +357,7 @@ fn extrapolated(window: Window<'_>, counter: bool, rate: bool) -> Option<f64> {
         return None;
     }
     let mut grown = last - first;
-    if counter && !window.never_falls {
+    if counter && window.falls {
         for pair in window.values.windows(2) {
             if pair[1] < pair[0] {
                 grown += pair[0];

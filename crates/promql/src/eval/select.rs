@@ -8,6 +8,7 @@ use model::{Labels, is_stale_marker};
 use super::table::{Bits, Grid, Row, Table, Value};
 use super::{Evaluator, Samples, parallel};
 use crate::error::QueryError;
+use crate::functions::Over;
 use crate::number::seconds;
 use crate::plan::{Kind, Node, Selector, Subquery};
 use crate::source::{Columns, Select, Series, Summary};
@@ -19,6 +20,8 @@ pub(crate) struct Windows {
     pub(crate) ends: Grid,
     pub(crate) range_ns: i64,
     pub(crate) pinned: bool,
+    /// Whether a value is a number of samples, for counting.
+    pub(crate) weighted: bool,
 }
 
 /// A series that fits, with its labels.
@@ -29,6 +32,30 @@ impl Windows {
     fn want(&self, from_ns: i64, to_ns: i64) -> bool {
         // An end in `[from, to + range)` has the window `(end - range, end]` reach the samples.
         self.ends.touches(from_ns, to_ns.saturating_add(self.range_ns))
+    }
+
+    /// Whether every window holds all samples in `from_ns..=to_ns` or none.
+    fn hold_whole(&self, from_ns: i64, to_ns: i64) -> bool {
+        let later = |time: i64| time.saturating_add(self.range_ns);
+        !self.ends.touches(from_ns, to_ns) && !self.ends.touches(later(from_ns), later(to_ns))
+    }
+
+    /// How much of a chunk `over` needs.
+    fn need(&self, over: Option<Over>, summary: &Summary) -> Need {
+        let (from_ns, to_ns) = summary.time_ns;
+        if !self.want(from_ns, to_ns) {
+            return Need::Nothing;
+        }
+        if summary.non_finite > 0 || !self.hold_whole(from_ns, to_ns) {
+            return Need::All;
+        }
+        match over {
+            Some(Over::Last | Over::Present | Over::Absent) => Need::Value(summary.last),
+            Some(Over::Min) => Need::Value(summary.min),
+            Some(Over::Max) => Need::Value(summary.max),
+            Some(Over::Count) => Need::Value(f64::from(summary.count)),
+            _ => Need::All,
+        }
     }
 }
 
@@ -45,7 +72,8 @@ impl Evaluator<'_> {
         let series = self.select(selector, from, refs.last())?;
         self.budget.plan(series.len() as u64, grid.steps as u64)?;
         let rows = parallel(&self.budget, series, |(labels, series)| {
-            let columns = self.read(&*series, (from, refs.last()), |summary| instant_need(summary, refs))?;
+            let columns =
+                self.read(&*series, (from, refs.last()), false, |summary| instant_need(summary, refs))?;
             let row = last_values(labels, &columns, refs, self.lookback_ns, times);
             Ok(row.map(|row| if refs.steps == grid.steps { row } else { widen(row, grid.steps) }))
         })?;
@@ -77,6 +105,7 @@ impl Evaluator<'_> {
         &self,
         series: &dyn Series,
         range: (i64, i64),
+        weighted: bool,
         need: impl Fn(&Summary) -> Need,
     ) -> Result<Columns, QueryError> {
         let mut columns = Columns::default();
@@ -86,15 +115,20 @@ impl Evaluator<'_> {
             let mut take = || -> Result<(), QueryError> {
                 match need(&summary) {
                     Need::Nothing => {}
-                    Need::Last => {
+                    Need::Value(value) => {
                         self.budget.read(1)?;
                         columns.times_ns.push(summary.time_ns.1);
-                        columns.values.push(summary.last);
+                        columns.values.push(value);
                     }
                     Need::All => {
                         self.budget.check()?;
                         self.budget.read(u64::from(summary.count))?;
+                        let before = columns.values.len();
                         chunk.decode(&mut columns)?;
+                        if weighted {
+                            let decoded = columns.values[before..].iter_mut();
+                            decoded.filter(|value| !is_stale_marker(**value)).for_each(|value| *value = 1.0);
+                        }
                     }
                 }
                 Ok(())
@@ -111,7 +145,13 @@ impl Evaluator<'_> {
     }
 
     /// The samples of a range vector and its windows.
-    pub(crate) fn windows(&self, node: &Node, grid: Grid) -> Result<(Vec<Samples>, Windows), QueryError> {
+    /// With `over` only what that function needs of them.
+    pub(crate) fn windows(
+        &self,
+        node: &Node,
+        grid: Grid,
+        over: Option<Over>,
+    ) -> Result<(Vec<Samples>, Windows), QueryError> {
         match &node.kind {
             Kind::Range { selector, range_ns } => {
                 let ends = match selector.pin {
@@ -119,8 +159,13 @@ impl Evaluator<'_> {
                     None => grid,
                 }
                 .earlier(selector.offset_ns);
-                let windows = Windows { ends, range_ns: *range_ns, pinned: selector.pin.is_some() };
-                let samples = self.raw(selector, windows)?;
+                let windows = Windows {
+                    ends,
+                    range_ns: *range_ns,
+                    pinned: selector.pin.is_some(),
+                    weighted: over == Some(Over::Count),
+                };
+                let samples = self.raw(selector, windows, over)?;
                 Ok((samples, windows))
             }
             Kind::Subquery(subquery) => self.subquery(subquery, grid),
@@ -128,15 +173,19 @@ impl Evaluator<'_> {
         }
     }
 
-    fn raw(&self, selector: &Selector, windows: Windows) -> Result<Vec<Samples>, QueryError> {
+    fn raw(
+        &self,
+        selector: &Selector,
+        windows: Windows,
+        over: Option<Over>,
+    ) -> Result<Vec<Samples>, QueryError> {
         let from = windows.ends.start_ns.saturating_sub(windows.range_ns).saturating_add(1);
         let to = windows.ends.last();
         let series = self.select(selector, from, to)?;
-        let need = |summary: &Summary| {
-            if windows.want(summary.time_ns.0, summary.time_ns.1) { Need::All } else { Need::Nothing }
-        };
         let samples = parallel(&self.budget, series, |(labels, series)| {
-            let columns = without_markers(self.read(&*series, (from, to), need)?);
+            let columns = without_markers(
+                self.read(&*series, (from, to), windows.weighted, |summary| windows.need(over, summary))?,
+            );
             Ok(Samples { labels, drop_name: false, columns })
         })?;
         Ok(samples.into_iter().filter(|samples| !samples.columns.values.is_empty()).collect())
@@ -148,7 +197,8 @@ impl Evaluator<'_> {
             None => grid,
         }
         .earlier(subquery.offset_ns);
-        let windows = Windows { ends, range_ns: subquery.range_ns, pinned: subquery.pin.is_some() };
+        let pinned = subquery.pin.is_some();
+        let windows = Windows { ends, range_ns: subquery.range_ns, pinned, weighted: false };
         let step = subquery.step_ns.unwrap_or(self.subquery_step_ns).max(1);
         let before = ends.start_ns.saturating_sub(subquery.range_ns);
         let mut start = step.saturating_mul(before / step);
@@ -182,7 +232,7 @@ impl Evaluator<'_> {
 
     /// A range vector as an answer: all samples of its one window.
     pub(crate) fn matrix(&self, node: &Node, grid: Grid) -> Result<Vec<Samples>, QueryError> {
-        let (mut all, windows) = self.windows(node, grid)?;
+        let (mut all, windows) = self.windows(node, grid, None)?;
         let end = windows.ends.start_ns;
         let start = end.saturating_sub(windows.range_ns);
         for samples in &mut all {
@@ -202,8 +252,8 @@ impl Evaluator<'_> {
 /// How much of a chunk a reader wants.
 enum Need {
     Nothing,
-    /// Its last sample, which the summary holds.
-    Last,
+    /// One sample at its last time, with this value.
+    Value(f64),
     All,
 }
 
@@ -213,7 +263,7 @@ fn instant_need(summary: &Summary, refs: Grid) -> Need {
     if refs.touches(first, last) {
         Need::All
     } else if refs.last() >= last {
-        Need::Last
+        Need::Value(summary.last)
     } else {
         Need::Nothing
     }

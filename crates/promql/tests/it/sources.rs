@@ -107,6 +107,24 @@ fn chunks_between_windows_stay_closed() {
 }
 
 #[test]
+fn whole_chunks_answer_from_their_summary() {
+    for (query, wanted, most) in [
+        ("count_over_time(x_total[1h])", 1000.0, 0),
+        ("max_over_time(x_total[1h])", 999.0, 0),
+        ("min_over_time(x_total[995s])", 5.0, 1),
+        ("last_over_time(x_total[1h])", 999.0, 0),
+        ("count_over_time(x_total[995s])", 995.0, 1),
+        ("sum_over_time(x_total[995s])", 499_490.0, 100),
+    ] {
+        let source = counting(1000);
+        let answer = Query::parse(query).unwrap().instant(&source, 999_000, &Options::default()).unwrap();
+        assert_eq!(first(&answer.data), wanted, "{query}");
+        let decoded = source.decoded.load(Ordering::Relaxed);
+        assert!(decoded <= most, "{query} decoded {decoded} chunks");
+    }
+}
+
+#[test]
 fn damage_is_an_error_with_its_reason() {
     let source = Counting { damaged: Some(3), ..counting(100) };
     let query = Query::parse("sum_over_time(x_total[1h])").unwrap();
