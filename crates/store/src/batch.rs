@@ -17,6 +17,8 @@ pub struct Options {
     pub seal_age_ns: i64,
     /// How long series that belong to no run are kept, nanoseconds.
     pub fleet_retention_ns: i64,
+    /// Bytes of segments of series that belong to no run beyond which the oldest go early.
+    pub fleet_bytes_max: u64,
     /// Batches that may wait for the disk.
     pub waiting_batches_max: usize,
     /// Bytes, in memory, of the batches that may wait for the disk.
@@ -36,6 +38,7 @@ impl Default for Options {
             seal_points: 1 << 19,
             seal_age_ns: 2 * 3_600 * model::NANOS_PER_SECOND,
             fleet_retention_ns: 30 * 86_400 * model::NANOS_PER_SECOND,
+            fleet_bytes_max: u64::MAX,
             waiting_batches_max: 4_096,
             waiting_bytes_max: 128 << 20,
             project_series_max: model::SERIES_PER_PROJECT_MAX,

@@ -125,6 +125,9 @@ pub(crate) type EachRow<'a> = dyn FnMut(u64, std::result::Result<&[u8], String>)
 
 type Result<T> = std::result::Result<T, CatalogueError>;
 
+/// See [`Catalogue::snapshot`].
+pub(crate) struct Snapshot(ReadTransaction);
+
 /// The open database.
 pub(crate) struct Catalogue(Database);
 
@@ -219,6 +222,11 @@ impl Catalogue {
         })
     }
 
+    /// The database as of the last transaction, whatever comes after.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot> {
+        guarded(|| Ok(Snapshot(self.0.begin_read()?)))
+    }
+
     /// Reads everything but the log. Damaged rows are left out and said.
     pub(crate) fn contents(&self) -> Result<Contents> {
         let counters = self.counters()?;
@@ -255,6 +263,42 @@ impl Catalogue {
             Ok(())
         })
     }
+}
+
+/// Copies a snapshot into a new database at `path`, durably.
+pub(crate) fn write_copy(snapshot: &Snapshot, path: &Path) -> Result<()> {
+    guarded(|| {
+        let database = Database::builder().set_cache_size(CACHE_BYTES).create(path)?;
+        let writing = database.begin_write()?;
+        let reading = &snapshot.0;
+        copy(reading, &writing, META)?;
+        for table in [SERIES, RUNS, SEGMENTS, LOG] {
+            copy(reading, &writing, table)?;
+        }
+        copy(reading, &writing, SESSIONS)?;
+        copy(reading, &writing, WRITERS)?;
+        copy(reading, &writing, METADATA)?;
+        writing.commit()?;
+        Ok(())
+    })
+}
+
+fn copy<K: redb::Key + 'static, V: redb::Value + 'static>(
+    reading: &ReadTransaction,
+    writing: &redb::WriteTransaction,
+    table: TableDefinition<'static, K, V>,
+) -> Result<()> {
+    let from = match reading.open_table(table) {
+        Ok(from) => from,
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut to = writing.open_table(table)?;
+    for row in from.iter()? {
+        let (key, value) = row?;
+        to.insert(key.value(), value.value())?;
+    }
+    Ok(())
 }
 
 /// What can still be read of a damaged database, log rows included.

@@ -6,6 +6,7 @@
 //! segment files now and then (`maintain`, `segment`, `chunk`). Reads never touch the database.
 //! Bytes on disk: `docs/format/log.md` and `docs/format/segment.md`.
 
+mod backup;
 mod batch;
 mod catalogue;
 mod chunk;
@@ -35,6 +36,7 @@ use std::thread::JoinHandle;
 
 use model::{RunId, RunRecord};
 
+pub use backup::{Backup, BackupError};
 pub use batch::{AppendError, Batch, Collision, OpenError, Options, Receipt, SeriesBatch};
 pub use chunk::{Chunk, Summary};
 pub use matcher::{MatchOp, Matcher};
@@ -174,7 +176,7 @@ impl Store {
     }
 
     /// As [`Store::read`], for who wants columns: nothing of a block is read from disk before its
-    /// columns are asked for, and steps are passed over. Many threads may scan at once; each holds
+    /// columns are asked for, and steps are passed over. A series that is no more has none, which is no error. Many threads may scan at once; each holds
     /// one block in memory.
     pub fn scan(
         &self,
@@ -183,7 +185,8 @@ impl Store {
         to_ns: i64,
         visit: &mut dyn FnMut(&Block<'_>) -> ControlFlow<()>,
     ) -> Result<(), ReadError> {
-        self.0.inner.scan(series, (from_ns, to_ns), visit)
+        self.0.inner.scan(series, (from_ns, to_ns), visit);
+        Ok(())
     }
 
     /// Hands the points of `series` with `from_ns <= time <= to_ns` to `visit`, as chunks that do
@@ -220,6 +223,13 @@ impl Store {
     /// about once a second; appends and reads go on meanwhile.
     pub fn maintain(&self, now_ns: i64) -> Result<(), AppendError> {
         self.0.inner.maintain(now_ns)
+    }
+
+    /// Makes a store of its own in `to_dir`, which must not exist: everything acknowledged when this
+    /// was called. Blocks; appends and reads go on meanwhile, [`Store::maintain`] waits. Segments are
+    /// hard links where the file system is the same.
+    pub fn backup(&self, to_dir: &Path) -> Result<Backup, BackupError> {
+        self.0.inner.backup(to_dir)
     }
 
     /// Sizes and counters.

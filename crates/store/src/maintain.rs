@@ -135,17 +135,18 @@ impl Inner {
         committed
     }
 
-    /// Drops segments of series that belong to no run, once all their points are too old.
+    /// Drops segments of series that belong to no run, once all their points are too old or there
+    /// are too many bytes of them, and series that are nowhere after that.
     fn expire(&self, now_ns: i64) -> Result<(), AppendError> {
-        let before_ns = now_ns.saturating_sub(self.options.fleet_retention_ns);
-        let is_old = |segment: &&Arc<Segment>| segment.class == Class::Fleet && segment.time_ns.1 < before_ns;
-        let old: Vec<_> = self.read_state().segments.iter().filter(is_old).cloned().collect();
+        let old = self.expired(now_ns);
         if old.is_empty() {
             return Ok(());
         }
-        let change = dropping(&old);
+        let mut change = dropping(&old);
         let mut writer = self.lock_writer();
         self.make_ready(&mut writer)?;
+        let gone = self.read_state().only_in(&old);
+        change.series.extend(gone.iter().map(|id| (*id, None)));
         let counters = writer.counters;
         self.commit(&mut writer, &change, counters, |state| {
             for listed in old.iter().flat_map(|segment| segment.listed()) {
@@ -154,10 +155,26 @@ impl Inner {
                     *points = points.saturating_sub(u64::from(listed.points));
                 }
             }
+            state.forget_series(&gone);
             forget(state, &old);
         })?;
         remove_files(old.iter().map(|segment| &segment.path));
         Ok(())
+    }
+
+    /// The segments whose time has come, oldest first.
+    fn expired(&self, now_ns: i64) -> Vec<Arc<Segment>> {
+        let before_ns = now_ns.saturating_sub(self.options.fleet_retention_ns);
+        let state = self.read_state();
+        let mut fleet: Vec<_> = state.segments.iter().filter(|s| s.class == Class::Fleet).collect();
+        fleet.sort_by_key(|segment| segment.time_ns.1);
+        let mut bytes: u64 = fleet.iter().map(|segment| segment.bytes).sum();
+        let mut is_due = |segment: &&&Arc<Segment>| {
+            let due = segment.time_ns.1 < before_ns || bytes > self.options.fleet_bytes_max;
+            bytes -= segment.bytes;
+            due
+        };
+        fleet.iter().take_while(|segment| is_due(segment)).map(|segment| Arc::clone(segment)).collect()
     }
 
     /// Merges one group of small segments, or rewrites one that holds many points of purged runs.

@@ -220,21 +220,39 @@ impl State {
             }
         }
         let series = self.by_run.remove(&id).unwrap_or_default();
-        let identities = series.iter().filter_map(|id| Some((*id, &*self.series.get(id)?.identity)));
-        self.index.remove(identities);
-        for series in series {
-            if let Some(series) = self.series.remove(&series) {
-                self.head_points -= series.head.points();
-                self.head_series -= u64::from(!series.head.is_empty());
-                self.by_identity.remove(&series.identity);
-                let population = Population::of(series.run, &series.identity);
-                if let Some(count) = self.populations.get_mut(&population) {
-                    *count = count.saturating_sub(1);
-                }
-                if let Some((_, metric, _)) = record::identity_scope(&series.identity) {
-                    self.scopes.remove(&(id, metric.into()));
-                }
+        for series in series.iter().filter_map(|id| self.series.get(id)) {
+            if let Some((_, metric, _)) = record::identity_scope(&series.identity) {
+                self.scopes.remove(&(id, metric.into()));
             }
         }
+        self.forget_series(&series);
+    }
+
+    /// Forgets series that nothing else names.
+    pub(crate) fn forget_series(&mut self, ids: &[SeriesId]) {
+        let identities = ids.iter().filter_map(|id| Some((*id, &*self.series.get(id)?.identity)));
+        self.index.remove(identities);
+        for series in ids.iter().filter_map(|id| self.series.remove(id)) {
+            self.head_points -= series.head.points();
+            self.head_series -= u64::from(!series.head.is_empty());
+            self.by_identity.remove(&series.identity);
+            let population = Population::of(series.run, &series.identity);
+            if let Some(count) = self.populations.get_mut(&population) {
+                *count = count.saturating_sub(1);
+            }
+        }
+    }
+
+    /// The series of no run that have points in `segments` and nowhere else.
+    pub(crate) fn only_in(&self, segments: &[Arc<Segment>]) -> Vec<SeriesId> {
+        let mut ids: Vec<SeriesId> = segments.iter().flat_map(|s| s.listed()).map(|l| l.series).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let others = || self.segments.iter().filter(|s| segments.iter().all(|gone| gone.id != s.id));
+        ids.retain(|id| {
+            let series = self.series.get(id).filter(|series| series.run.is_none());
+            series.is_some_and(|series| series.head.points() == 0) && !others().any(|s| s.find(*id).is_some())
+        });
+        ids
     }
 }

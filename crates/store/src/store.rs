@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use model::{RunId, RunRecord, Sample};
 
 use crate::batch::{AppendError, Batch, OpenError, Options, Receipt};
-use crate::catalogue::{Catalogue, CatalogueError, Change, Contents, Counters};
+use crate::catalogue::{Catalogue, CatalogueError, Change, Contents, Counters, Snapshot};
 use crate::chunk::{Chunk, Summary};
 use crate::committer::Queue;
 use crate::lock::DirectoryLock;
@@ -63,6 +63,14 @@ pub(crate) struct Writer {
 pub(crate) struct Maintenance {
     /// Since when the head has had points.
     pub(crate) head_since_ns: Option<i64>,
+}
+
+impl Writer {
+    /// The catalogue as of the last transaction.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot, CatalogueError> {
+        let closed = || CatalogueError { reason: "it is not open".into(), full: false, damaged: false };
+        self.catalogue.as_ref().ok_or_else(closed)?.snapshot()
+    }
 }
 
 impl Inner {
@@ -322,7 +330,8 @@ impl Inner {
         range: (i64, i64),
         visit: &mut dyn FnMut(&dyn Chunk) -> ControlFlow<()>,
     ) -> Result<(), ReadError> {
-        let pieces = self.pieces(series, range)?;
+        let unknown = || ReadError { series, reason: "there is no such series".to_owned() };
+        let pieces = self.pieces(series, range).ok_or_else(unknown)?;
         let damage = |why| self.report_damage(why);
         _ = sweep(pieces, &mut |why| damage(why), &mut |part| match part {
             Part::Whole(piece) => match WholeChunk::load(series, piece) {
@@ -337,15 +346,14 @@ impl Inner {
         Ok(())
     }
 
-    fn pieces(&self, series: SeriesId, range: (i64, i64)) -> Result<Vec<Piece>, ReadError> {
+    /// The chunks of a series in order of age, if there is such a series.
+    fn pieces(&self, series: SeriesId, range: (i64, i64)) -> Option<Vec<Piece>> {
         let sources = {
             let state = self.read_state();
-            if !state.series.contains_key(&series) {
-                return Err(ReadError { series, reason: "there is no such series".to_owned() });
-            }
+            state.series.get(&series)?;
             Sources::of(&state, series, range.0, range.1)
         };
-        Ok(sources.pieces(series, range, &mut |why| self.report_damage(why)))
+        Some(sources.pieces(series, range, &mut |why| self.report_damage(why)))
     }
 
     /// See [`crate::Store::scan`].
@@ -354,8 +362,9 @@ impl Inner {
         series: SeriesId,
         range: (i64, i64),
         visit: &mut dyn FnMut(&Block<'_>) -> ControlFlow<()>,
-    ) -> Result<(), ReadError> {
-        let pieces = self.pieces(series, range)?;
+    ) {
+        // What was selected may have been purged meanwhile.
+        let Some(pieces) = self.pieces(series, range) else { return };
         let damage = |why| self.report_damage(why);
         _ = sweep(pieces, &mut |why| damage(why), &mut |part| {
             let summary = match &part {
@@ -364,7 +373,6 @@ impl Inner {
             };
             visit(&Block { series, summary, part, damage: &damage })
         });
-        Ok(())
     }
 
     /// Sizes and counters.
@@ -398,7 +406,7 @@ impl Inner {
     }
 }
 
-fn catalogue_path(dir: &Path) -> PathBuf {
+pub(crate) fn catalogue_path(dir: &Path) -> PathBuf {
     dir.join("catalogue.redb")
 }
 

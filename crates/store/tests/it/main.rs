@@ -5,6 +5,7 @@
 
 mod support;
 
+mod backup;
 mod crash;
 mod damage;
 mod deletion;

@@ -112,7 +112,8 @@ fn series_of_no_run_are_dropped_by_age_and_runs_are_not() {
     let left = read(&store, fleet_id);
     assert!((10..=11).contains(&left.len()), "{} days are left", left.len());
     store.maintain(T0 + 100 * DAY).unwrap();
-    assert_eq!((read(&store, fleet_id).len(), read(&store, run.id).len()), (0, 40));
+    assert_eq!(read(&store, run.id).len(), 40);
+    assert!(store.series(fleet_id).is_none(), "a series without points is forgotten");
     assert_eq!(store.status().segments, 1);
     drop(store);
     assert_eq!(read(&open(dir.path()), run.id).len(), 40);
@@ -137,4 +138,45 @@ fn waiting_batches_are_bounded() {
     let store = Store::open(dir.path(), Options { waiting_batches_max: 0, ..options() }).unwrap();
     let error = store.append(batch("a", "loss", line(0, 1))).unwrap_err();
     assert!(matches!(error, store::AppendError::Busy { waiting: 0 }), "{error}");
+}
+
+#[test]
+fn series_of_no_run_go_by_size_oldest_first_and_are_forgotten_with_their_last_point() {
+    let dir = tempfile::tempdir().unwrap();
+    let reopen = |fleet_bytes_max| {
+        let options = Options { seal_points: 1, fleet_bytes_max, ..options() };
+        Store::open(dir.path(), options).unwrap()
+    };
+    let store = reopen(u64::MAX);
+    for day in 0..4 {
+        let series = ["always".to_owned(), format!("day-{day}")].map(|host| {
+            let labels = Labels::from_pairs([("__name__", "up"), ("host", &host)]);
+            let samples =
+                (0..300).map(|n| model::Sample { time_ns: T0 + day * DAY + n, value: 1.0, step: None });
+            SeriesBatch {
+                identity: SeriesIdentity { labels, display: "up".into() },
+                samples: samples.collect(),
+            }
+        });
+        store.append(Batch { series: series.into(), ..Batch::default() }).unwrap();
+        store.maintain(T0 + day * DAY).unwrap();
+    }
+    let hosts = |store: &Store| store.label_values("host", &[], i64::MIN, i64::MAX);
+    assert_eq!(hosts(&store), ["always", "day-0", "day-1", "day-2", "day-3"]);
+    let bytes: u64 = std::fs::read_dir(dir.path().join("segments"))
+        .unwrap()
+        .map(|file| file.unwrap().metadata().unwrap().len())
+        .sum();
+    drop(store);
+    let store = reopen(bytes / 2);
+    store.maintain(T0 + 4 * DAY).unwrap();
+    assert_eq!(hosts(&store), ["always", "day-2", "day-3"]);
+    assert_eq!((store.status().segments, store.status().series), (2, 3));
+    drop(store);
+    let store = reopen(0);
+    assert_eq!(hosts(&store), ["always", "day-2", "day-3"]);
+    store.maintain(T0 + 4 * DAY).unwrap();
+    assert_eq!((hosts(&store), store.status().series), (Vec::new(), 0));
+    store.append(batch("a", "loss", line(0, 5))).unwrap();
+    assert_eq!(store.status().series, 1);
 }
