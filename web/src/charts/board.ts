@@ -2,7 +2,7 @@
 import { batch, computed, effect, type Signal, signal } from '@preact/signals';
 import type { MetricRow, RunDetail } from '../lib/answers';
 import { isAbort } from '../lib/api';
-import { Palette, varyingLabels } from '../lib/colour';
+import { Palette, tellingLabels, varyingLabels } from '../lib/colour';
 import { type Axis, askPoints, type Columns, type PointsAnswer } from '../lib/points';
 import { confine, drawable, type Range, union } from './range';
 import { type ChartInfo, chartsOf, rank } from './sections';
@@ -47,12 +47,7 @@ export class Board {
   /** One chart per metric. */
   readonly charts = computed(() => chartsOf(this.metrics.value ?? []));
   /** Labels that tell the run's series apart. */
-  readonly varying = computed(() =>
-    varyingLabels(
-      (this.metrics.value ?? []).map((m) => m.labels),
-      false,
-    ),
-  );
+  readonly varying = computed(() => tellingLabels(this.metrics.value ?? []));
   /** Colours by what tells a series apart, those of the first charts first; what is known keeps its own. */
   private readonly palette = new Palette();
   private readonly colours = computed(() => {

@@ -38,3 +38,26 @@ export function varyingLabels(sets: Record<string, string>[], absence: boolean):
   };
   return [...new Set(sets.flatMap(Object.keys))].filter(varies).sort();
 }
+
+/**
+ * Keys of labels that tell series apart: with several values anywhere, or, among the series of one metric,
+ * with a value for some and none for others.
+ */
+export function tellingLabels(series: { display: string; labels: Record<string, string> }[]): string[] {
+  const telling = new Set(
+    varyingLabels(
+      series.map((s) => s.labels),
+      false,
+    ),
+  );
+  const metrics = new Map<string, Record<string, string>[]>();
+  for (const { display, labels } of series) {
+    const sets = metrics.get(display);
+    if (sets) sets.push(labels);
+    else metrics.set(display, [labels]);
+  }
+  for (const sets of metrics.values()) {
+    if (sets.length > 1) for (const key of varyingLabels(sets, true)) telling.add(key);
+  }
+  return [...telling].sort();
+}

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Palette, SLOTS, slotDash, varyingLabels } from '../../src/lib/colour';
+import { Palette, SLOTS, slotDash, tellingLabels, varyingLabels } from '../../src/lib/colour';
 
 test('the first ten things get ten colours, and what has no name the first', () => {
   const palette = new Palette();
@@ -25,4 +25,13 @@ test('labels vary when values differ; being without one counts only when asked',
   expect(varyingLabels(sets, false)).toEqual(['rank']);
   expect(varyingLabels(sets, true)).toEqual(['host', 'rank']);
   expect(varyingLabels([], true)).toEqual([]);
+});
+
+test('a series without the label that another of its metric has gets a colour of its own', () => {
+  const bare = { display: 'loss', labels: {} };
+  const split = { display: 'loss', labels: { split: 'val' } };
+  const machine = { display: 'system/cpu/utilization', labels: { host: 'a' } };
+  expect(tellingLabels([bare, split, machine])).toEqual(['split']);
+  expect(tellingLabels([bare, machine])).toEqual([]);
+  expect(tellingLabels([])).toEqual([]);
 });
