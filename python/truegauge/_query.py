@@ -80,7 +80,23 @@ def _get(url: str | None, token: str | None, path: str, query: dict[str, str]) -
             return content
     except urllib.error.HTTPError as error:
         text = error.read(4096).decode(errors="replace")
-        raise TruegaugeError(f"`{address}` answered {error.code}: {text}") from error
-    except (OSError, ValueError) as error:
-        reason = f"can't ask `{address}`: {error}; start a server with `truegauge up`"
+        raise TruegaugeError(f"`{address}` answered {error.code}: {_said(text)}") from None
+    except urllib.error.URLError as error:
+        reason = f"can't reach `{base}`: {error.reason}; start a server with `truegauge up`, or name"
+        raise TruegaugeError(f"{reason} another with `url` or `TRUEGAUGE_URL`") from None
+    except ValueError as error:
+        reason = f"the answer of `{base}` is not JSON: {error}; is that a truegauge server?"
         raise TruegaugeError(reason) from error
+    except OSError as error:
+        raise TruegaugeError(f"can't ask `{address}`: {error}; try again") from error
+
+
+def _said(text: str) -> str:
+    """The sentence and the next step of an error's body, or the body itself."""
+    import json
+
+    try:
+        error = json.loads(text)["error"]
+        return "; ".join(part for part in (error["message"], error.get("hint")) if part)
+    except (ValueError, KeyError, TypeError):
+        return text
