@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use model::{AttributeValue, RunChange, Sample, SeriesIdentity, TagChange, WriterId};
 
+use crate::SeriesId;
 use crate::metadata::MetricMetadata;
 
 /// Settings of a store.
@@ -62,6 +63,9 @@ pub struct Batch {
     pub change: Option<RunChange>,
     /// Points.
     pub series: Vec<SeriesBatch>,
+    /// Points of series whose numbers are known, in any order. Several times cheaper than naming the
+    /// series again with each point; see [`crate::Store::series_number`].
+    pub points: Vec<(SeriesId, Sample)>,
     /// What becomes of a point at a time that its series has a point at already.
     pub collision: Collision,
     /// What is said about metrics.
@@ -84,7 +88,8 @@ pub enum Collision {
 impl Batch {
     /// About how many bytes the batch takes in memory.
     pub(crate) fn bytes(&self) -> usize {
-        let points: usize = self.series.iter().map(|s| s.samples.len()).sum();
+        let points: usize =
+            self.points.len() * 2 + self.series.iter().map(|s| s.samples.len()).sum::<usize>();
         let metadata: usize =
             self.metadata.iter().map(|m| m.metric.len() + m.help.len() + m.unit.len() + 128).sum();
         let change = self.change.as_ref().map_or(0, change_bytes);
@@ -127,6 +132,9 @@ pub struct Receipt {
     pub stored: u64,
     /// Points that were there already with the same value; only with [`Collision::LastWriteWins`].
     pub repeated: u64,
+    /// Numbers in [`Batch::points`] that no series has any more, sorted. Their points are not stored
+    /// and not counted here: send them again by name.
+    pub gone: Vec<SeriesId>,
     /// Points refused: reason, count, one example in words. The reasons are `time_out_of_range`,
     /// `label_count`, `series_limit`, `project_series_limit`, `fleet_series_limit` and
     /// `display_name_taken`.

@@ -34,7 +34,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use model::{RunId, RunRecord};
+use model::{RunId, RunRecord, SeriesIdentity};
 
 pub use backup::{Backup, BackupError};
 pub use batch::{AppendError, Batch, Collision, OpenError, Options, Receipt, SeriesBatch};
@@ -137,6 +137,12 @@ impl Store {
     /// What is known of a series, unless it has no points or its run is deleted.
     pub fn series(&self, id: SeriesId) -> Option<SeriesInfo> {
         self.0.inner.read_state().visible_info(id)
+    }
+
+    /// The number of a series, once a point of it was stored. It stays while the series has points or
+    /// its run exists, and is never given to another.
+    pub fn series_number(&self, identity: &SeriesIdentity) -> Option<SeriesId> {
+        self.0.inner.read_state().number(identity)
     }
 
     /// The series that fit all `matchers` and may have points with `from_ns <= time <= to_ns`, in

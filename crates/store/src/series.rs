@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use model::{Labels, RunId, RunRecord, Sample, WriterId};
+use model::{Labels, RunId, RunRecord, Sample, SeriesIdentity, WriterId};
 
 use crate::SeriesId;
 use crate::chunk::Summary;
@@ -144,6 +144,11 @@ impl State {
         self.index.insert(id, &identity);
         self.series.insert(id, Series { identity, run, totals: Totals::NONE, head: Head::default() });
         true
+    }
+
+    /// The number of a series.
+    pub(crate) fn number(&self, identity: &SeriesIdentity) -> Option<SeriesId> {
+        self.by_identity.get(&record::encode_identity(identity)[..]).copied()
     }
 
     /// Adds points, each part in order of time, to the head of a series; a purged series' are dropped.

@@ -58,7 +58,18 @@ struct Placing {
     /// Latest time of the series, the new points included.
     latest_ns: Option<i64>,
     /// Made when a point comes late.
-    occupied: Option<Occupied>,
+    occupied: Option<Box<Occupied>>,
+}
+
+impl Placing {
+    /// Adds a point at its final time.
+    fn push(&mut self, sample: Sample) {
+        if let Some(occupied) = &mut self.occupied {
+            occupied.insert(sample.time_ns);
+        }
+        self.latest_ns = self.latest_ns.max(Some(sample.time_ns));
+        self.samples.push(sample);
+    }
 }
 
 impl<'a> Staging<'a> {
@@ -89,6 +100,7 @@ impl<'a> Staging<'a> {
             for series in batch.series {
                 points.extend(self.take_series(series, &mut receipt));
             }
+            points.extend(self.take_points(batch.points, &mut receipt));
             self.place_all(points, batch.collision, &mut receipt);
         }
         let writer = batch.writer.map(|(writer, _)| writer);
@@ -167,6 +179,41 @@ impl<'a> Staging<'a> {
                 None
             }
         }
+    }
+
+    /// Takes points of series by number that come after all others of theirs; returns the rest.
+    fn take_points(
+        &mut self,
+        mut points: Vec<(SeriesId, Sample)>,
+        receipt: &mut Receipt,
+    ) -> Vec<(SeriesId, Vec<Sample>)> {
+        let mut rest: Vec<(SeriesId, Vec<Sample>)> = Vec::new();
+        // A sender keeps an order, which is most often that of the numbers.
+        if !points.is_sorted_by_key(|(id, sample)| (*id, sample.time_ns)) {
+            points.sort_by_key(|(id, sample)| (*id, sample.time_ns));
+        }
+        for part in points.chunk_by(|a, b| a.0 == b.0) {
+            let id = part[0].0;
+            if !self.state.series.contains_key(&id) {
+                receipt.gone.push(id);
+                continue;
+            }
+            let placing = self.decided.placing(id, self.state);
+            for (_, sample) in part {
+                if !(-TIME_NS_MAX..=TIME_NS_MAX).contains(&sample.time_ns) {
+                    let example = || format!("series {id}: times lie between 1823 and 2116");
+                    receipt.refuse("time_out_of_range", 1, example);
+                } else if placing.latest_ns.is_none_or(|latest| latest < sample.time_ns) {
+                    placing.push(*sample);
+                    receipt.stored += 1;
+                } else if let Some((_, late)) = rest.last_mut().filter(|(last, _)| *last == id) {
+                    late.push(*sample);
+                } else {
+                    rest.push((id, vec![*sample]));
+                }
+            }
+        }
+        rest
     }
 
     fn place_all(
@@ -288,11 +335,7 @@ impl<'a> Staging<'a> {
                 repeated += 1;
                 continue;
             }
-            if let Some(occupied) = &mut placing.occupied {
-                occupied.insert(sample.time_ns);
-            }
-            placing.latest_ns = placing.latest_ns.max(Some(sample.time_ns));
-            placing.samples.push(sample);
+            placing.push(sample);
         }
         repeated
     }
@@ -305,15 +348,12 @@ impl<'a> Staging<'a> {
         placing.samples.reserve(samples.len());
         for mut sample in samples {
             if placing.latest_ns.is_some_and(|latest| sample.time_ns <= latest) {
-                let occupied = placing.occupied.get_or_insert_with(|| Occupied::new(&placing.samples));
+                let occupied =
+                    placing.occupied.get_or_insert_with(|| Box::new(Occupied::new(&placing.samples)));
                 occupied.reach(sample.time_ns, state, id, damage);
                 sample.time_ns = occupied.next_free(sample.time_ns, damage);
             }
-            if let Some(occupied) = &mut placing.occupied {
-                occupied.insert(sample.time_ns);
-            }
-            placing.latest_ns = placing.latest_ns.max(Some(sample.time_ns));
-            placing.samples.push(sample);
+            placing.push(sample);
         }
     }
 

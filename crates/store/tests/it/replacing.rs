@@ -59,8 +59,8 @@ fn the_same_again_is_nothing_and_another_value_takes_its_place() {
 
 #[derive(Debug, Clone)]
 enum Act {
-    /// Series, and its points: time and value.
-    Append(u8, Vec<(i64, u8)>),
+    /// Series, its points (time and value), and whether it is named or numbered where it can be.
+    Append(u8, Vec<(i64, u8)>, bool),
     Maintain,
     Reopen,
     CloseAndReopen,
@@ -72,7 +72,8 @@ fn any_act() -> impl Strategy<Value = Act> {
     let line = (0..300_i64, 1..300_i64, 0..4_u8)
         .prop_map(|(from, count, value)| (from..from + count).map(|n| (n, value)).collect::<Vec<_>>());
     prop_oneof![
-        8 => (0..2_u8, prop_oneof![scattered, line]).prop_map(|(series, points)| Act::Append(series, points)),
+        8 => (0..2_u8, prop_oneof![scattered, line], any::<bool>())
+            .prop_map(|(series, points, named)| Act::Append(series, points, named)),
         3 => Just(Act::Maintain),
         1 => Just(Act::Reopen),
         1 => Just(Act::CloseAndReopen),
@@ -90,11 +91,16 @@ proptest! {
         let mut expected: BTreeMap<u8, BTreeMap<i64, u64>> = BTreeMap::new();
         for act in acts {
             match act {
-                Act::Append(series, points) => {
+                Act::Append(series, points, named) => {
                     let points: Vec<_> = points.iter().map(|(t, v)| (T0 + t * MS, f64::from(*v))).collect();
                     let known = expected.entry(series).or_default();
                     known.extend(points.iter().map(|(t, v)| (*t, v.to_bits())));
-                    let receipt = store.append(scraped(series, points.clone())).unwrap();
+                    let mut batch = scraped(series, points.clone());
+                    if let Some(number) = store.series_number(&identity(series)).filter(|_| !named) {
+                        let samples = std::mem::take(&mut batch.series[0].samples);
+                        batch.points = samples.into_iter().map(|sample| (number, sample)).collect();
+                    }
+                    let receipt = store.append(batch).unwrap();
                     prop_assert_eq!(receipt.stored + receipt.repeated, points.len() as u64);
                 }
                 Act::Maintain => store.maintain(T0).unwrap(),
@@ -117,6 +123,29 @@ proptest! {
         prop_assert_eq!(store.status().head_points, 0);
         prop_assert_eq!(store.status().damage, Vec::<String>::new());
     }
+}
+
+#[test]
+fn points_by_number_are_those_of_the_series_and_of_none_that_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    store.append(scraped(1, [(T0, 1.0)])).unwrap();
+    store.append(batch("a", "loss", line(0, 3))).unwrap();
+    let number = store.series_number(&identity(1)).unwrap();
+    let loss = series(&store, "a", "loss").id;
+    let sample = |n: i64| Sample { time_ns: T0 + n, value: n as f64, step: Some(n) };
+    let points = vec![(loss, sample(0)), (number, sample(5)), (77, sample(1)), (loss, sample(i64::MAX / 2))];
+    let receipt = store.append(Batch { points, ..Batch::default() }).unwrap();
+    assert_eq!((receipt.stored, receipt.gone), (2, vec![77]));
+    assert_eq!(receipt.refused[0].0, "time_out_of_range");
+    // Unless told otherwise a point moves on to the next free nanosecond.
+    let times: Vec<i64> = read(&store, loss).iter().map(|s| s.time_ns - T0).collect();
+    assert_eq!(times, [0, 1, model::NANOS_PER_SECOND, 2 * model::NANOS_PER_SECOND]);
+    assert_eq!(read(&store, number).last().unwrap().step, Some(5));
+    store.delete_run(path("a").id(), T0).unwrap();
+    store.purge_deleted(T0 + 1).unwrap();
+    let points = vec![(loss, sample(9))];
+    assert_eq!(store.append(Batch { points, ..Batch::default() }).unwrap().gone, [loss]);
 }
 
 #[test]

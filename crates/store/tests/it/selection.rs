@@ -195,14 +195,16 @@ fn scanned_columns_are_the_points_read() {
     let id = series(&store, "a", "loss").id;
     for (from, to) in [ALL, (T0 + 1_000 * model::NANOS_PER_SECOND, T0 + 4_000 * model::NANOS_PER_SECOND)] {
         let (mut times, mut values, mut blocks) = (Vec::new(), Vec::new(), 0);
-        store.scan(id, from, to, &mut |block| {
-            let had = times.len();
-            block.columns(&mut times, &mut values).unwrap();
-            assert_eq!(times.len() - had, block.summary().count as usize);
-            assert_eq!((times[had], times[times.len() - 1]), block.summary().time_ns);
-            blocks += 1;
-            ControlFlow::Continue(())
-        });
+        store
+            .scan(id, from, to, &mut |block| {
+                let had = times.len();
+                block.columns(&mut times, &mut values).unwrap();
+                assert_eq!(times.len() - had, block.summary().count as usize);
+                assert_eq!((times[had], times[times.len() - 1]), block.summary().time_ns);
+                blocks += 1;
+                ControlFlow::Continue(())
+            })
+            .unwrap();
         let samples = read_range(&store, id, from, to);
         assert!(blocks > 1);
         assert_eq!(times, samples.iter().map(|s| s.time_ns).collect::<Vec<_>>());
