@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::args::{Done, json_flag};
 use crate::http::{Server, escape, flags};
 use crate::output::{Failure, note, print, print_json, print_line, printable};
-use crate::table::{duration, layout, time};
+use crate::table::{bytes, duration, layout, time};
 
 /// Longest wait for a small change.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -136,6 +136,13 @@ fn ls(server: &Server, matches: &ArgMatches) -> Done {
         String::new()
     };
     note(format_args!("{} of {matching} runs{of}", cells.len()));
+    if matching == 0 {
+        note(if ["filter", "state"].iter().any(|name| text(matches, name).is_some()) {
+            "nothing matches: `truegauge runs ls` lists all"
+        } else {
+            "the server has no run yet: `truegauge.init(project_name=\"first\")` in Python starts one"
+        });
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -272,15 +279,24 @@ fn metric_row(metric: &Value) -> Vec<String> {
         labels.join(","),
         metric["points"].to_string(),
         metric["last_step"].as_i64().map_or_else(|| "-".to_owned(), |step| step.to_string()),
-        format!("{} {}", significant(&metric["last"]), metric["unit"].as_str().unwrap_or_default())
-            .trim()
-            .to_owned(),
+        amount(&metric["last"], metric["unit"].as_str().unwrap_or_default()),
     ]
+}
+
+/// A value with its unit; bytes with the prefix that people read.
+fn amount(value: &Value, unit: &str) -> String {
+    match value.as_f64() {
+        Some(number) if unit == "B" && number >= 0.0 => bytes(number.round() as u64),
+        _ => format!("{} {unit}", significant(value)).trim().to_owned(),
+    }
 }
 
 fn export(server: &Server, matches: &ArgMatches) -> Done {
     let id = resolve(server, text(matches, "run").unwrap_or_default())?;
     let format = text(matches, "format").unwrap_or("csv");
+    if let Some(name) = text(matches, "metric") {
+        wants_metric(server, &id, name)?;
+    }
     let metric = text(matches, "metric").map(|name| format!("&metric={}", escape(name))).unwrap_or_default();
     let mut points = server.open(&format!("/api/tg/v1/runs/{id}/export?format={format}{metric}"))?;
     match matches.get_one::<PathBuf>("output") {
@@ -294,6 +310,17 @@ fn export(server: &Server, matches: &ArgMatches) -> Done {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fails where the run has no such metric: an export without a point looks like a run without one.
+fn wants_metric(server: &Server, id: &str, name: &str) -> Result<(), Failure> {
+    let answer = server.get(&format!("/api/tg/v1/runs/{id}/metrics"))?;
+    let mut metrics = answer["metrics"].as_array().into_iter().flatten();
+    if metrics.any(|metric| metric["display"] == name || metric["name"] == name) {
+        return Ok(());
+    }
+    Err(Failure::new(format!("the run has no metric `{}`", printable(name)))
+        .hint(format!("`truegauge runs show {id}` lists those it has")))
 }
 
 fn to_file(points: &mut impl Read, path: &Path) -> Result<(), Failure> {
@@ -377,5 +404,14 @@ mod tests {
         check(1.5e-9, "1.5000e-9");
         check(-3e9, "-3.0000e9");
         assert_eq!(significant(&json!("NaN")), "NaN");
+    }
+
+    #[test]
+    fn bytes_are_shown_as_people_read_them_and_other_units_as_they_are() {
+        assert_eq!(amount(&json!(647_190_000.0), "B"), "617.2 MiB");
+        assert_eq!(amount(&json!(-1.0), "B"), "-1 B");
+        assert_eq!(amount(&json!("NaN"), "B"), "NaN B");
+        assert_eq!(amount(&json!(26.54), "%"), "26.54 %");
+        assert_eq!(amount(&json!(1), ""), "1");
     }
 }
