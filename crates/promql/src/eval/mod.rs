@@ -7,6 +7,7 @@ mod finish;
 mod histogram;
 mod over;
 mod relabel;
+mod rolling;
 mod select;
 mod table;
 

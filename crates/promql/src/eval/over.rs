@@ -1,10 +1,12 @@
 //! Functions over windows of samples: one pass per series with two pointers.
 
+use super::rolling::{Extreme, Rolling, Sorted, nan_first};
 use super::select::Windows;
 use super::table::{Grid, Row, Table};
 use super::{Evaluator, Samples, parallel};
 use crate::error::QueryError;
 use crate::functions::Over;
+use crate::limits::Budget;
 use crate::notes::Note;
 use crate::number::seconds;
 use crate::plan::{Kind, Node, Selector};
@@ -51,7 +53,7 @@ impl Evaluator<'_> {
         let keeps_name = matches!(over, Over::First | Over::Last);
         let rows = parallel(&self.budget, samples, |samples| {
             self.budget.check()?;
-            let row = series_over(over, &samples, windows, grid, &parameters);
+            let row = self.frame(&samples, windows, grid, &parameters).compute(over)?;
             Ok(Some(Row { drop_name: !keeps_name || samples.drop_name, ..row })
                 .filter(|row| !row.present.is_empty()))
         })?;
@@ -66,6 +68,16 @@ impl Evaluator<'_> {
             }
         }
         self.table(rows)
+    }
+
+    fn frame<'a>(
+        &'a self,
+        samples: &'a Samples,
+        windows: Windows,
+        grid: Grid,
+        parameters: &'a [Vec<f64>],
+    ) -> Frame<'a> {
+        Frame { samples, windows, grid, parameters, budget: &self.budget }
     }
 
     fn absent_over(
@@ -86,7 +98,7 @@ impl Evaluator<'_> {
             drop_name: true,
         };
         for samples in samples {
-            row.present.remove(&series_over(Over::Present, samples, windows, grid, &[]).present);
+            row.present.remove(&self.frame(samples, windows, grid, &[]).compute(Over::Present)?.present);
         }
         self.table(if row.present.is_empty() { Vec::new() } else { vec![row] })
     }
@@ -123,106 +135,167 @@ fn check_smoothing(over: Over, parameters: &[Vec<f64>]) -> Result<(), QueryError
     Ok(())
 }
 
-/// Computes one series; the function is chosen outside of the loop over steps.
-fn series_over(over: Over, samples: &Samples, windows: Windows, grid: Grid, parameters: &[Vec<f64>]) -> Row {
-    let counter = matches!(over, Over::Rate | Over::Increase);
-    let run = |function: &dyn Fn(Window<'_>) -> Option<f64>| {
-        slide(samples, windows, grid, (parameters, counter), function)
-    };
-    match over {
-        Over::Absent | Over::Present => run(&|_| Some(1.0)),
-        Over::Count if windows.weighted => run(&|window| Some(window.values.iter().sum())),
-        Over::Count => run(&|window| Some(window.values.len() as f64)),
-        Over::First => run(&|window| window.values.first().copied()),
-        Over::Last => run(&|window| window.values.last().copied()),
-        Over::Sum => run(&|window| Some(sum(window.values))),
-        Over::Avg => run(&|window| Some(mean(window.values))),
-        Over::Min => run(&|window| extreme(window, |new, best| new < best).map(|(_, value)| value)),
-        Over::Max => run(&|window| extreme(window, |new, best| new > best).map(|(_, value)| value)),
-        Over::TsOfMin => {
-            run(&|window| extreme(window, |new, best| new <= best).map(|(time, _)| seconds(time)))
-        }
-        Over::TsOfMax => {
-            run(&|window| extreme(window, |new, best| new >= best).map(|(time, _)| seconds(time)))
-        }
-        Over::TsOfFirst => run(&|window| window.times_ns.first().copied().map(seconds)),
-        Over::TsOfLast => run(&|window| window.times_ns.last().copied().map(seconds)),
-        Over::Stdvar => run(&|window| Some(variance(window.values))),
-        Over::Stddev => run(&|window| Some(variance(window.values).sqrt())),
-        Over::Quantile => run(&|window| Some(quantile(window.parameters[0], &mut window.values.to_vec()))),
-        Over::Mad => run(&|window| Some(deviation(window.values))),
-        Over::Rate => run(&|window| extrapolated(window, true, true)),
-        Over::Increase => run(&|window| extrapolated(window, true, false)),
-        Over::Delta => run(&|window| extrapolated(window, false, false)),
-        Over::Irate => run(&|window| last_two(window, true)),
-        Over::Idelta => run(&|window| last_two(window, false)),
-        Over::Resets => run(&|window| Some(pairs(window.values, |before, after| after < before))),
-        Over::Changes => run(&|window| {
-            Some(pairs(window.values, |before, after| {
-                after != before && !(after.is_nan() && before.is_nan())
-            }))
-        }),
-        Over::Deriv => run(&|window| {
-            let near = *window.times_ns.first()?;
-            (window.values.len() > 1).then(|| regression(window, near).0)
-        }),
-        Over::PredictLinear => run(&|window| {
-            (window.values.len() > 1).then(|| {
-                let (slope, intercept) = regression(window, window.now_ns);
-                slope * window.parameters[0] + intercept
-            })
-        }),
-        Over::DoubleExponentialSmoothing => run(&smoothed),
-    }
-}
-
-fn slide(
-    samples: &Samples,
+/// One series with the windows over it.
+#[derive(Clone, Copy)]
+struct Frame<'a> {
+    samples: &'a Samples,
     windows: Windows,
     grid: Grid,
-    (parameters, counter): (&[Vec<f64>], bool),
-    function: &dyn Fn(Window<'_>) -> Option<f64>,
-) -> Row {
-    let (times, values) = (&samples.columns.times_ns[..], &samples.columns.values[..]);
-    let mut row = Row::empty(samples.labels.clone(), samples.drop_name, grid.steps);
-    // Places of samples that are less than the one before.
-    let falls: Vec<usize> = if counter {
-        (1..values.len()).filter(|at| values[*at] < values[*at - 1]).collect()
-    } else {
-        Vec::new()
-    };
-    let mut passed = 0;
-    let (mut from, mut to) = (0, 0);
-    for step in 0..grid.steps {
-        let end_ns = if windows.pinned { windows.ends.start_ns } else { windows.ends.at(step) };
-        let start_ns = end_ns.saturating_sub(windows.range_ns);
-        while times.get(to).is_some_and(|time| *time <= end_ns) {
-            to += 1;
-        }
-        while times.get(from).is_some_and(|time| *time <= start_ns) {
-            from += 1;
-        }
-        if from >= to {
-            continue;
-        }
-        while falls.get(passed).is_some_and(|at| *at <= from) {
-            passed += 1;
-        }
-        let parameter = |at: usize| parameters.get(at).and_then(|values| values.get(step)).copied();
-        let window = Window {
-            times_ns: &times[from..to],
-            values: &values[from..to],
-            start_ns,
-            end_ns,
-            now_ns: grid.at(step),
-            falls: falls.get(passed).is_some_and(|at| *at < to),
-            parameters: [parameter(0).unwrap_or(f64::NAN), parameter(1).unwrap_or(f64::NAN)],
-        };
-        if let Some(value) = function(window) {
-            row.put(step, value);
+    parameters: &'a [Vec<f64>],
+    budget: &'a Budget,
+}
+
+/// Samples visited between two looks at the clock.
+const VISITS_PER_CHECK: usize = 1 << 20;
+/// Longest window, in samples, that is kept sorted while it moves.
+const SORTED_MAX: f64 = 4096.0;
+
+impl Frame<'_> {
+    /// Computes one series; the function is chosen outside of the loop over steps.
+    fn compute(&self, over: Over) -> Result<Row, QueryError> {
+        let counter = matches!(over, Over::Rate | Over::Increase);
+        let run = |function: &dyn Fn(Window<'_>) -> Option<f64>| self.slide(counter, function);
+        match over {
+            Over::Absent | Over::Present => run(&|_| Some(1.0)),
+            Over::Count if self.windows.weighted => run(&|window| Some(window.values.iter().sum())),
+            Over::Count => run(&|window| Some(window.values.len() as f64)),
+            Over::First => run(&|window| window.values.first().copied()),
+            Over::Last => run(&|window| window.values.last().copied()),
+            Over::Sum => run(&|window| Some(sum(window.values))),
+            Over::Avg => run(&|window| Some(mean(window.values))),
+            Over::Min => Ok(self.roll(Extreme::new(true))),
+            Over::Max => Ok(self.roll(Extreme::new(false))),
+            Over::TsOfMin => {
+                run(&|window| extreme(window, |new, best| new <= best).map(|(time, _)| seconds(time)))
+            }
+            Over::TsOfMax => {
+                run(&|window| extreme(window, |new, best| new >= best).map(|(time, _)| seconds(time)))
+            }
+            Over::TsOfFirst => run(&|window| window.times_ns.first().copied().map(seconds)),
+            Over::TsOfLast => run(&|window| window.times_ns.last().copied().map(seconds)),
+            Over::Stdvar => run(&|window| Some(variance(window.values))),
+            Over::Stddev => run(&|window| Some(variance(window.values).sqrt())),
+            Over::Quantile if self.is_rolling() => Ok(self.roll(Sorted::default())),
+            Over::Quantile => {
+                run(&|window| Some(quantile(window.parameters[0], &mut window.values.to_vec())))
+            }
+            Over::Mad => run(&|window| Some(deviation(window.values))),
+            Over::Rate => run(&|window| extrapolated(window, true, true)),
+            Over::Increase => run(&|window| extrapolated(window, true, false)),
+            Over::Delta => run(&|window| extrapolated(window, false, false)),
+            Over::Irate => run(&|window| last_two(window, true)),
+            Over::Idelta => run(&|window| last_two(window, false)),
+            Over::Resets => run(&|window| Some(pairs(window.values, |before, after| after < before))),
+            Over::Changes => run(&|window| {
+                Some(pairs(window.values, |before, after| {
+                    after != before && !(after.is_nan() && before.is_nan())
+                }))
+            }),
+            Over::Deriv => run(&|window| {
+                let near = *window.times_ns.first()?;
+                (window.values.len() > 1).then(|| regression(window, near).0)
+            }),
+            Over::PredictLinear => run(&|window| {
+                (window.values.len() > 1).then(|| {
+                    let (slope, intercept) = regression(window, window.now_ns);
+                    slope * window.parameters[0] + intercept
+                })
+            }),
+            Over::DoubleExponentialSmoothing => run(&smoothed),
         }
     }
-    row
+
+    /// Whether a window is worth to be kept sorted.
+    fn is_rolling(&self) -> bool {
+        let times = &self.samples.columns.times_ns;
+        let span = times.last().zip(times.first()).map_or(0, |(last, first)| last - first).max(1);
+        let share = (self.windows.range_ns as f64 / span as f64).min(1.0);
+        self.grid.steps > 1 && !self.windows.pinned && times.len() as f64 * share <= SORTED_MAX
+    }
+
+    fn slide(&self, counter: bool, function: &dyn Fn(Window<'_>) -> Option<f64>) -> Result<Row, QueryError> {
+        let Self { samples, windows, grid, parameters, budget } = *self;
+        let mut visits = 0;
+        let (times, values) = (&samples.columns.times_ns[..], &samples.columns.values[..]);
+        let mut row = Row::empty(samples.labels.clone(), samples.drop_name, grid.steps);
+        // Places of samples that are less than the one before.
+        let falls: Vec<usize> = if counter {
+            (1..values.len()).filter(|at| values[*at] < values[*at - 1]).collect()
+        } else {
+            Vec::new()
+        };
+        let mut passed = 0;
+        let (mut from, mut to) = (0, 0);
+        for step in 0..grid.steps {
+            let end_ns = if windows.pinned { windows.ends.start_ns } else { windows.ends.at(step) };
+            let start_ns = end_ns.saturating_sub(windows.range_ns);
+            while times.get(to).is_some_and(|time| *time <= end_ns) {
+                to += 1;
+            }
+            while times.get(from).is_some_and(|time| *time <= start_ns) {
+                from += 1;
+            }
+            if from >= to {
+                continue;
+            }
+            visits += to - from;
+            if visits > VISITS_PER_CHECK {
+                visits = 0;
+                budget.check()?;
+            }
+            while falls.get(passed).is_some_and(|at| *at <= from) {
+                passed += 1;
+            }
+            let parameter = |at: usize| parameters.get(at).and_then(|values| values.get(step)).copied();
+            let window = Window {
+                times_ns: &times[from..to],
+                values: &values[from..to],
+                start_ns,
+                end_ns,
+                now_ns: grid.at(step),
+                falls: falls.get(passed).is_some_and(|at| *at < to),
+                parameters: [parameter(0).unwrap_or(f64::NAN), parameter(1).unwrap_or(f64::NAN)],
+            };
+            if let Some(value) = function(window) {
+                row.put(step, value);
+            }
+        }
+        Ok(row)
+    }
+
+    /// As [`Frame::slide`], for what is cheaper to keep than to compute anew.
+    fn roll(&self, mut rolling: impl Rolling) -> Row {
+        let Self { samples, windows, grid, parameters, .. } = *self;
+        let (times, values) = (&samples.columns.times_ns[..], &samples.columns.values[..]);
+        let mut row = Row::empty(samples.labels.clone(), samples.drop_name, grid.steps);
+        let (mut from, mut to) = (0, 0);
+        for step in 0..grid.steps {
+            let end_ns = if windows.pinned { windows.ends.start_ns } else { windows.ends.at(step) };
+            let start_ns = end_ns.saturating_sub(windows.range_ns);
+            // Samples between two windows come in by none.
+            while times.get(to).is_some_and(|time| *time <= start_ns) {
+                while from < to {
+                    rolling.pop(from, values[from]);
+                    from += 1;
+                }
+                to += 1;
+                from = to;
+            }
+            while times.get(to).is_some_and(|time| *time <= end_ns) {
+                rolling.push(to, values[to]);
+                to += 1;
+            }
+            while from < to && times[from] <= start_ns {
+                rolling.pop(from, values[from]);
+                from += 1;
+            }
+            if from < to {
+                let parameter = parameters.first().and_then(|values| values.get(step));
+                row.put(step, rolling.value(parameter.copied().unwrap_or(f64::NAN)));
+            }
+        }
+        row
+    }
 }
 
 /// Adds `value` to `sum` with the error carried in `rest` (Kahan, Neumaier).
@@ -310,6 +383,12 @@ fn variance(values: &[f64]) -> f64 {
 
 /// The `q`-quantile; sorts `values`, NaN first.
 pub(super) fn quantile(q: f64, values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(|a, b| nan_first(*a, *b));
+    quantile_of_sorted(q, values)
+}
+
+/// The `q`-quantile of sorted values.
+pub(super) fn quantile_of_sorted(q: f64, values: &[f64]) -> f64 {
     if values.is_empty() || q.is_nan() {
         return f64::NAN;
     }
@@ -319,12 +398,6 @@ pub(super) fn quantile(q: f64, values: &mut [f64]) -> f64 {
     if q > 1.0 {
         return f64::INFINITY;
     }
-    values.sort_unstable_by(|a, b| match (a.is_nan(), b.is_nan()) {
-        (true, true) => std::cmp::Ordering::Equal,
-        (true, false) => std::cmp::Ordering::Less,
-        (false, true) => std::cmp::Ordering::Greater,
-        (false, false) => a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal),
-    });
     let last = values.len() - 1;
     let rank = q * last as f64;
     let lower = (rank.floor() as usize).min(last);

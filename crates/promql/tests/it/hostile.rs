@@ -95,6 +95,28 @@ fn absurd_numbers_are_survived() {
     }
 }
 
+#[test]
+fn a_long_window_ends_at_the_time_limit() {
+    let mut source = MemorySource::new();
+    let labels = Labels::from_pairs([("__name__", "long")]);
+    for at in 0..200_000_i64 {
+        source.push(labels.clone(), at * 1_000_000, (at * 7919 % 1000) as f64);
+    }
+    let limits = Limits { time_max: std::time::Duration::from_millis(300), ..Limits::default() };
+    let options = Options { limits, ..Options::default() };
+    let begun = std::time::Instant::now();
+    for function in
+        ["quantile_over_time(0.5, long[1d])", "stddev_over_time(long[1d])", "mad_over_time(long[1d])"]
+    {
+        let query = Query::parse(function).unwrap();
+        let answer = query.range(&source, (200_000, 1_000_000, 100), &options);
+        assert_eq!(answer.unwrap_err().kind(), "timeout", "{function}");
+    }
+    assert!(begun.elapsed() < std::time::Duration::from_mins(1));
+    let query = Query::parse("quantile_over_time(0.5, long[1d])").unwrap();
+    assert!(query.instant(&source, 200_000, &Options::default()).is_ok());
+}
+
 proptest! {
     #[test]
     fn any_text_is_parsed_or_refused(text in ".{0,60}") {
