@@ -67,56 +67,108 @@ pub(crate) fn pack(samples: &[Sample]) -> (Vec<Arc<MemoryChunk>>, &[Sample]) {
     (packed, rest)
 }
 
+/// The latest points of a series, in order of time: most of the memory that many series take, so
+/// steps are there only when a point has one.
+#[derive(Debug, Default)]
+struct Tail {
+    points: Vec<(i64, f64)>,
+    /// Of every point, or empty.
+    steps: Vec<Option<i64>>,
+}
+
+impl Tail {
+    fn of(samples: &[Sample]) -> Self {
+        let mut tail = Self::default();
+        tail.extend(samples);
+        tail
+    }
+
+    fn extend(&mut self, samples: &[Sample]) {
+        if self.points.capacity() - self.points.len() < samples.len() {
+            // Doubling would leave half of it unused.
+            self.points.reserve_exact(samples.len().max(self.points.len() / 2).max(4));
+        }
+        if self.steps.is_empty() && samples.iter().any(|s| s.step.is_some()) {
+            self.steps = vec![None; self.points.len()];
+            self.steps.extend(samples.iter().map(|s| s.step));
+        } else if !self.steps.is_empty() {
+            self.steps.extend(samples.iter().map(|s| s.step));
+        }
+        self.points.extend(samples.iter().map(|s| (s.time_ns, s.value)));
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        let step = |at: usize| self.steps.get(at).copied().flatten();
+        let points = self.points.iter().enumerate();
+        points
+            .map(|(at, (time_ns, value))| Sample { time_ns: *time_ns, value: *value, step: step(at) })
+            .collect()
+    }
+
+    fn last_ns(&self) -> Option<i64> {
+        self.points.last().map(|(time_ns, _)| *time_ns)
+    }
+}
+
 /// Packed chunks, which may overlap when points came late, and a short sorted tail.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     chunks: Vec<Arc<MemoryChunk>>,
     /// The first so many chunks are being sealed.
     frozen: usize,
-    tail: Vec<Sample>,
+    tail: Tail,
 }
 
 impl Head {
     /// Whether there is nothing that a next seal would have to take.
     pub(crate) fn is_empty(&self) -> bool {
-        self.tail.is_empty() && self.chunks.len() == self.frozen
+        self.tail.points.is_empty() && self.chunks.len() == self.frozen
     }
 
     /// Takes chunks and points, each in order of time. They count where the series has a point at
     /// their time already; returns how many points of the tail gave way.
     pub(crate) fn push(&mut self, packed: Vec<Arc<MemoryChunk>>, samples: &[Sample]) -> u64 {
-        if let (Some(last), Some(first)) = (self.tail.last(), packed.first())
-            && first.summary.time_ns.0 <= last.time_ns
+        if let (Some(last_ns), Some(first)) = (self.tail.last_ns(), packed.first())
+            && first.summary.time_ns.0 <= last_ns
         {
             // Chunks come in order of age, and the tail after all of them.
-            self.chunks.push(Arc::new(MemoryChunk::raw(&self.tail)));
-            self.tail.clear();
+            self.end_tail();
         }
         self.chunks.extend(packed);
-        let in_order = match (self.tail.last(), samples.first()) {
-            (Some(last), Some(first)) => last.time_ns < first.time_ns,
+        let in_order = match (self.tail.last_ns(), samples.first()) {
+            (Some(last_ns), Some(first)) => last_ns < first.time_ns,
             _ => true,
         };
-        self.tail.extend_from_slice(samples);
-        let before = self.tail.len();
+        self.tail.extend(samples);
+        let mut replaced = 0;
         if !in_order {
-            chunk::settle(&mut self.tail);
+            let mut all = self.tail.samples();
+            chunk::settle(&mut all);
+            replaced = (self.tail.points.len() - all.len()) as u64;
+            self.tail = Tail::of(&all);
         }
-        let replaced = (before - self.tail.len()) as u64;
-        let (packed, rest) = pack(&self.tail);
-        if !packed.is_empty() {
-            self.tail = rest.to_vec();
+        if self.tail.points.len() >= PACK_POINTS {
+            let all = self.tail.samples();
+            let (packed, rest) = pack(&all);
+            self.tail = Tail::of(rest);
             self.chunks.extend(packed);
         }
         replaced
     }
 
+    /// Makes the tail the latest chunk as it is.
+    fn end_tail(&mut self) {
+        self.chunks.extend(self.tail_chunk());
+        self.tail = Tail::default();
+    }
+
+    fn tail_chunk(&self) -> Option<Arc<MemoryChunk>> {
+        (!self.tail.points.is_empty()).then(|| Arc::new(MemoryChunk::raw(&self.tail.samples())))
+    }
+
     /// Marks everything as being sealed and returns it.
     pub(crate) fn freeze(&mut self) -> Vec<Arc<MemoryChunk>> {
-        if !self.tail.is_empty() {
-            self.chunks.push(Arc::new(MemoryChunk::raw(&self.tail)));
-            self.tail = Vec::new();
-        }
+        self.end_tail();
         self.frozen = self.chunks.len();
         self.chunks.clone()
     }
@@ -130,12 +182,14 @@ impl Head {
 
     /// Every chunk that overlaps the range, the tail as one of them.
     pub(crate) fn chunks(&self, from_ns: i64, to_ns: i64) -> impl Iterator<Item = Arc<MemoryChunk>> + '_ {
-        let tail = (!self.tail.is_empty()).then(|| Arc::new(MemoryChunk::raw(&self.tail)));
+        let is_wanted = self.tail.points.first().is_some_and(|(first_ns, _)| *first_ns <= to_ns)
+            && self.tail.last_ns().is_some_and(|last_ns| from_ns <= last_ns);
+        let tail = if is_wanted { self.tail_chunk() } else { None };
         self.chunks.iter().cloned().chain(tail).filter(move |c| c.summary.overlaps(from_ns, to_ns))
     }
 
     /// How many points there are.
     pub(crate) fn points(&self) -> u64 {
-        self.chunks.iter().map(|c| u64::from(c.summary.count)).sum::<u64>() + self.tail.len() as u64
+        self.chunks.iter().map(|c| u64::from(c.summary.count)).sum::<u64>() + self.tail.points.len() as u64
     }
 }

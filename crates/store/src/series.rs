@@ -22,7 +22,7 @@ pub struct SeriesInfo {
     pub labels: Arc<Labels>,
     /// Its name as logged.
     pub display: Arc<str>,
-    /// How many points it has.
+    /// How many points it has; one whose value was replaced may count twice until the next start.
     pub points: u64,
     /// Earliest and latest time, nanoseconds.
     pub time_ns: (i64, i64),
