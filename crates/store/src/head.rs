@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use model::Sample;
 
+use crate::SeriesId;
 use crate::chunk::{self, Summary};
 
 /// Raw points from which a tail is packed.
@@ -126,8 +127,15 @@ impl Head {
     }
 
     /// Takes chunks and points, each in order of time. They count where the series has a point at
-    /// their time already; returns how many points of the tail gave way.
-    pub(crate) fn push(&mut self, packed: Vec<Arc<MemoryChunk>>, samples: &[Sample]) -> u64 {
+    /// their time already; returns how many points of the tail gave way. `series` is who it is of.
+    pub(crate) fn push(
+        &mut self,
+        series: SeriesId,
+        packed: Vec<Arc<MemoryChunk>>,
+        samples: &[Sample],
+    ) -> u64 {
+        // Series that are scraped together grow together; they must not all be packed at once.
+        let limit = PACK_POINTS / 4 * 3 + series as usize % (PACK_POINTS / 2);
         if let (Some(last_ns), Some(first)) = (self.tail.last_ns(), packed.first())
             && first.summary.time_ns.0 <= last_ns
         {
@@ -147,11 +155,9 @@ impl Head {
             replaced = (self.tail.points.len() - all.len()) as u64;
             self.tail = Tail::of(&all);
         }
-        if self.tail.points.len() >= PACK_POINTS {
-            let all = self.tail.samples();
-            let (packed, rest) = pack(&all);
-            self.tail = Tail::of(rest);
-            self.chunks.extend(packed);
+        if self.tail.points.len() >= limit {
+            self.chunks.push(Arc::new(MemoryChunk::packed(&self.tail.samples())));
+            self.tail = Tail::default();
         }
         replaced
     }

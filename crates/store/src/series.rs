@@ -163,7 +163,7 @@ impl State {
             self.head_points += u64::from(summary.count);
             series.totals.add(summary);
         }
-        let replaced = series.head.push(packed, samples);
+        let replaced = series.head.push(id, packed, samples);
         self.head_points -= replaced;
         series.totals.points -= replaced;
     }
