@@ -108,7 +108,9 @@ impl Server {
         let body = response.body_mut().with_config().limit(1 << 20).read_to_vec().unwrap_or_default();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let text = |name: &str| body["error"][name].as_str().unwrap_or_default().to_owned();
-        let message = match text("message") {
+        // Prometheus' API has the sentence alone.
+        let said = body["error"].as_str().map_or_else(|| text("message"), str::to_owned);
+        let message = match said {
             message if message.is_empty() => format!("{} answered {status}", self.url),
             message => format!("{message} ({status})"),
         };

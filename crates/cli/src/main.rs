@@ -4,9 +4,11 @@
 //! or tool error.
 
 mod args;
+mod chart;
 mod doctor;
 mod http;
 mod output;
+mod query;
 mod reference;
 mod runs;
 mod sync;

@@ -57,6 +57,7 @@ fn config() -> String {
     let mut page = "# Settings of the server\n\nWritten by `truegauge reference config`; a test compares it with the program.\n\n\
         Each setting is a flag of `truegauge up`, a variable, and a key of the TOML file given with `--config FILE` (or `TRUEGAUGE_CONFIG`): \
         flag before variable before file before default. A key that is not in the table is an error that names the nearest one. \
+        A section is a prefix: `time_max` under `[query]` is `query_time_max`. \
         Settings of the client are in [settings.md](settings.md).\n\n\
         | key | flag | variable | value | default | meaning |\n|---|---|---|---|---|---|\n"
         .to_owned();
@@ -67,6 +68,8 @@ fn config() -> String {
             Shape::Address => "`IP:PORT`; port 0 takes a free one",
             Shape::Text => "text",
             Shape::Bytes => "bytes, or with `KiB`, `MiB`, `GiB`, `TiB`",
+            Shape::Number => "number",
+            Shape::Duration => "duration such as `90s` or `1h30m`",
             Shape::List => "array; flag repeated; commas in the variable",
         };
         let default = match field.default {

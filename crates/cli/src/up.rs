@@ -46,6 +46,8 @@ pub(crate) fn command() -> Command {
             Shape::Address => arg.value_name("ADDR"),
             Shape::Text => arg.value_name("TEXT"),
             Shape::Bytes => arg.value_name("BYTES"),
+            Shape::Number => arg.value_name("N"),
+            Shape::Duration => arg.value_name("DURATION"),
         })
     })
 }
@@ -68,8 +70,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
     let running =
         server::start(config).map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
     tracing::info!(%otlp_grpc, %otlp_http, "this version does not open the OTLP doors yet");
-    greet(&running, &data_dir, token);
-    running.wait();
+    running.wait(|running| greet(running, &data_dir, token));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -66,10 +66,12 @@ pub(crate) struct Turns {
     pub(crate) bodies_kib: Bounded,
     /// Event streams.
     pub(crate) streams: Bounded,
+    /// PromQL queries.
+    pub(crate) querying: Bounded,
 }
 
 impl Turns {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             reading: Bounded::new(cores.clamp(2, 16)),
@@ -77,6 +79,7 @@ impl Turns {
             waiting_kib: Bounded::new(WAITING_KIB_MAX),
             bodies_kib: Bounded::new(BODIES_KIB_MAX),
             streams: Bounded::new(STREAMS_MAX),
+            querying: Bounded::new(config.query.concurrency),
         }
     }
 }
@@ -91,6 +94,16 @@ pub(crate) struct Bounded {
 impl Bounded {
     fn new(whole: usize) -> Self {
         Self { whole, free: Arc::new(Semaphore::new(whole)) }
+    }
+
+    /// Takes one, however long that takes.
+    pub(crate) async fn one(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.free).acquire_owned().await.ok()
+    }
+
+    /// How many are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.whole.saturating_sub(self.free.available_permits())
     }
 
     /// Takes one at once, if one is free.

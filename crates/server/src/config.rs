@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use model::Desc;
 
@@ -58,10 +59,27 @@ pub struct Config {
     pub spool_dir: PathBuf,
     /// Whether orphaned spools are taken in.
     pub adopt_spools: bool,
+    /// What PromQL queries may cost.
+    pub query: QueryConfig,
     /// `auto`, `text` or `json`; the program that starts the server applies it.
     pub log_format: String,
     /// What metrics mean, for lists and charts; not a setting, the program hands it in.
     pub catalog: Vec<Desc>,
+}
+
+/// What PromQL queries may cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueryConfig {
+    /// Most samples that one query reads, and most values that one part of it computes.
+    pub samples_max: u64,
+    /// Most series that one selector may match.
+    pub series_max: u64,
+    /// Longest time of one query.
+    pub time_max: Duration,
+    /// Queries evaluated at once.
+    pub concurrency: usize,
+    /// Most bytes that one query's intermediate results and its answer may take, each.
+    pub memory_max_bytes: u64,
 }
 
 /// How a setting is written.
@@ -75,13 +93,17 @@ pub enum Shape {
     Address,
     /// Free text.
     Text,
+    /// A whole number above 0.
+    Number,
+    /// A duration as Prometheus writes it: `90s`, `1h30m`.
+    Duration,
     /// Bytes, with `KiB`, `MiB`, `GiB` or `TiB` behind the number if wanted.
     Bytes,
     /// Several texts: a flag given again, a TOML array, commas in a variable.
     List,
 }
 
-/// One setting.
+/// One setting. In the file, `a_b = 1` and `b = 1` under `[a]` are the same.
 #[derive(Clone, Copy)]
 pub struct Field {
     /// Key in the file.
@@ -165,7 +187,7 @@ const fn field(
 }
 
 /// Every setting.
-pub const FIELDS: [Field; 13] = [
+pub const FIELDS: [Field; 18] = [
     field(
         "data_dir",
         "data-dir",
@@ -287,6 +309,61 @@ pub const FIELDS: [Field; 13] = [
         },
     ),
     field(
+        "query_samples_max",
+        "query-samples-max",
+        Shape::Number,
+        "50000000",
+        "Most samples that one PromQL query reads, and most values that one part of it computes",
+        |c, v| {
+            c.query.samples_max = number(one(v)?)?;
+            Ok(())
+        },
+    ),
+    field(
+        "query_series_max",
+        "query-series-max",
+        Shape::Number,
+        "1000000",
+        "Most series that one selector of a query may match",
+        |c, v| {
+            c.query.series_max = number(one(v)?)?;
+            Ok(())
+        },
+    ),
+    field(
+        "query_time_max",
+        "query-time-max",
+        Shape::Duration,
+        "2m",
+        "Longest time of one query; a caller's `timeout` can shorten it",
+        |c, v| {
+            c.query.time_max = duration(one(v)?)?;
+            Ok(())
+        },
+    ),
+    field(
+        "query_concurrency",
+        "query-concurrency",
+        Shape::Number,
+        "8",
+        "Queries evaluated at once; further ones wait for as long as they may take",
+        |c, v| {
+            c.query.concurrency = usize::try_from(number(one(v)?)?.min(1_024)).unwrap_or(1);
+            Ok(())
+        },
+    ),
+    field(
+        "query_memory_max_bytes",
+        "query-memory-max-bytes",
+        Shape::Bytes,
+        "1GiB",
+        "Most bytes that the intermediate results of one query, and its answer, may take",
+        |c, v| {
+            c.query.memory_max_bytes = bytes(one(v)?)?;
+            Ok(())
+        },
+    ),
+    field(
         "log_format",
         "log-format",
         Shape::Text,
@@ -319,6 +396,13 @@ impl Default for Config {
             reserve_bytes: 256 << 20,
             spool_dir: home_dir("XDG_STATE_HOME", ".local/state").join("truegauge/spool"),
             adopt_spools: true,
+            query: QueryConfig {
+                samples_max: 50_000_000,
+                series_max: 1_000_000,
+                time_max: Duration::from_mins(2),
+                concurrency: 8,
+                memory_max_bytes: 1 << 30,
+            },
             log_format: "auto".into(),
             catalog: Vec::new(),
         }
@@ -364,7 +448,7 @@ fn read_file(path: &Path) -> Result<Given, ConfigError> {
         .parse()
         .map_err(|e: toml::de::Error| ConfigError::Syntax { path: path.to_owned(), reason: e.to_string() })?;
     let mut given = Given::new();
-    for (key, value) in table {
+    for (key, value) in flat(table) {
         let Some(field) = FIELDS.iter().find(|f| f.name == key) else {
             let nearest = nearest(&key, FIELDS.iter().map(|f| f.name));
             return Err(ConfigError::UnknownKey { path: path.to_owned(), key, nearest });
@@ -380,6 +464,20 @@ fn read_file(path: &Path) -> Result<Given, ConfigError> {
         given.insert(field.name, values);
     }
     Ok(given)
+}
+
+/// The keys of sections as keys of the file itself.
+fn flat(table: toml::Table) -> Vec<(String, toml::Value)> {
+    let mut keys = Vec::new();
+    for (key, value) in table {
+        match value {
+            toml::Value::Table(section) => {
+                keys.extend(section.into_iter().map(|(inner, value)| (format!("{key}_{inner}"), value)));
+            }
+            value => keys.push((key, value)),
+        }
+    }
+    keys
 }
 
 fn plain(value: &toml::Value) -> String {
@@ -423,6 +521,19 @@ fn token(text: &str) -> Result<Secret, String> {
     } else {
         Err("a token is printable ASCII without spaces".into())
     }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    let digits = text.replace('_', "");
+    match digits.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(format!("found `{text}`, wanted a whole number above 0")),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let found = crate::duration::parse(text).filter(|duration| !duration.is_zero());
+    found.ok_or_else(|| format!("found `{text}`, wanted a duration such as `90s` or `2m`"))
 }
 
 /// Reads `4096`, `64MiB`, `1.5 GiB`.
@@ -469,12 +580,23 @@ mod tests {
         assert_eq!(resolve(&[], &[], file).map(port), Ok(1));
         assert_eq!(resolve(&[], &[], "").map(port), Ok(9494));
         assert_eq!(resolve(&[], &env, file).map(|c| c.reserve_bytes), Ok(5));
+        let section = "[query]\ntime_max = '30s'\nconcurrency = 3";
+        let query = resolve(&[], &[("TRUEGAUGE_QUERY_CONCURRENCY", "4")], section).unwrap().query;
+        assert_eq!((query.time_max, query.concurrency), (Duration::from_secs(30), 4));
     }
 
     #[test]
     fn wrong_settings_say_what_was_found_and_what_is_wanted() {
         let check = |file: &str, want: &str| assert_eq!(resolve(&[], &[], file).unwrap_err(), want);
         check("lisen = 'x'", "`lisen` in `FILE` is not a setting: did you mean `listen`?");
+        check(
+            "[query]\ntime_mx = '1m'",
+            "`query_time_mx` in `FILE` is not a setting: did you mean `query_time_max`?",
+        );
+        check(
+            "query_time_max = '2 minutes'",
+            "`query_time_max` in the configuration is not usable: found `2 minutes`, wanted a duration such as `90s` or `2m`",
+        );
         check("wavelength = 'x'", "`wavelength` in `FILE` is not a setting");
         check(
             "listen = 'example.org:80'",

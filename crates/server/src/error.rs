@@ -113,6 +113,11 @@ impl ApiError {
         self
     }
 
+    /// What went wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The status it answers with.
     pub(crate) fn status(&self) -> StatusCode {
         self.status

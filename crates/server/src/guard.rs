@@ -19,6 +19,9 @@ use crate::linger;
 /// Longest time from a request's head to its answer's head, its body included.
 const ANSWER_TIME_MAX: Duration = Duration::from_mins(1);
 
+/// Beside the time that a query waits and the time that it takes: reading, writing and sending.
+const QUERY_SLACK: Duration = Duration::from_secs(10);
+
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The content policy: nothing foreign, nothing inline but styles set by scripts.
@@ -40,15 +43,15 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
             error.into_response()
         }
         Ok(()) if foreign.is_some() && method == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
-        Ok(()) => tokio::time::timeout(ANSWER_TIME_MAX, next.run(request)).await.unwrap_or_else(
-            |_elapsed: tokio::time::error::Elapsed| {
-                ApiError::new(
-                    StatusCode::REQUEST_TIMEOUT,
-                    format!("not finished within {} s", ANSWER_TIME_MAX.as_secs()),
-                )
-                .into_response()
-            },
-        ),
+        Ok(()) => {
+            let bound = answer_time(&app, request.uri().path());
+            tokio::time::timeout(bound, next.run(request)).await.unwrap_or_else(
+                |_elapsed: tokio::time::error::Elapsed| {
+                    let message = format!("not finished within {} s", bound.as_secs());
+                    ApiError::new(StatusCode::REQUEST_TIMEOUT, message).into_response()
+                },
+            )
+        }
     };
     if let Some(left) = left.filter(|_| response.status().is_client_error()) {
         left.discard().await;
@@ -69,6 +72,22 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     match foreign {
         Some(origin) => allow_origin(response, &origin),
         None => response,
+    }
+}
+
+/// A failure whose body is not ours to write, as in the APIs of others; the message is for the log.
+#[derive(Debug, Clone)]
+pub(crate) struct AsItIs {
+    /// What went wrong.
+    pub(crate) message: String,
+}
+
+/// How long an answer may take: a query has a bound of its own, and waits as long for its turn.
+fn answer_time(app: &App, path: &str) -> Duration {
+    if path.starts_with("/api/v1/query") {
+        ANSWER_TIME_MAX.max(app.config.query.time_max.saturating_mul(2).saturating_add(QUERY_SLACK))
+    } else {
+        ANSWER_TIME_MAX
     }
 }
 
@@ -194,6 +213,12 @@ fn finish(mut response: Response) -> Response {
 /// of ours, as the router's own, gets one by its status.
 fn failure(mut response: Response, id: &str) -> Response {
     let status = response.status();
+    if let Some(AsItIs { message }) = response.extensions_mut().remove::<AsItIs>() {
+        if status == StatusCode::INTERNAL_SERVER_ERROR {
+            tracing::error!(request_id = id, message, "a request failed");
+        }
+        return response;
+    }
     let detail = response.extensions_mut().remove::<Carried>().map_or_else(
         || ErrorDetail {
             code: code_of(status).to_owned(),

@@ -100,7 +100,12 @@ pub(crate) fn check(shared: &Shared, request: &PushRequest) -> Result<Checked, P
     }
     let run = change.path.clone();
     Ok(Checked {
-        batch: Batch { writer: Some((writer, request.sequence)), change: Some(change), series, ..Batch::default() },
+        batch: Batch {
+            writer: Some((writer, request.sequence)),
+            change: Some(change),
+            series,
+            ..Batch::default()
+        },
         run,
         refused,
     })

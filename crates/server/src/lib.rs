@@ -16,6 +16,7 @@ mod app;
 mod board;
 mod clock;
 pub mod config;
+mod duration;
 mod error;
 mod filter;
 mod grid;
@@ -27,8 +28,10 @@ mod m4;
 mod metrics;
 mod nearest;
 mod points;
+mod query;
 mod serve;
 mod smooth;
+mod source;
 mod ui;
 mod upkeep;
 
@@ -37,6 +40,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use store::Store;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 pub use config::Config;
@@ -144,7 +148,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         board: board::Board::default(),
         live: live::Live::new(clock::now_ms()),
         stopping: stopping.clone(),
-        turns: app::Turns::new(),
+        turns: app::Turns::new(&config),
         config: Config { listen: addr, ..config },
     });
     let serving = {
@@ -171,15 +175,21 @@ fn url_of(addr: SocketAddr) -> String {
 
 impl Running {
     /// Serves until SIGTERM or Ctrl-C, then finishes what is open; a second signal stops at once.
-    pub fn wait(mut self) -> Ended {
+    /// `announce` is called once signals are heeded: whoever reads its words may send one.
+    pub fn wait(mut self, announce: impl FnOnce(&Self)) -> Ended {
         let Some(runtime) = self.runtime.take() else { return Ended::Stopped };
+        let mut signals = {
+            let _inside = runtime.enter();
+            Signals::new()
+        };
+        announce(&self);
         let ended = runtime.block_on(async {
-            signal().await;
+            signals.next().await;
             tracing::info!("stopping: finishing open requests, a second signal stops at once");
             let _ = self.stop.send(true);
             tokio::select! {
                 () = finished(self.serving.take()) => Ended::Stopped,
-                () = signal() => Ended::Forced,
+                () = signals.next() => Ended::Forced,
             }
         });
         close(runtime, &self.store, ended);
@@ -221,17 +231,21 @@ fn close(runtime: tokio::runtime::Runtime, store: &Store, ended: Ended) {
     tracing::info!(forced = ended == Ended::Forced, "stopped");
 }
 
-/// Returns at SIGTERM or Ctrl-C; never where signals can't be had.
-async fn signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => (),
-        _ = interrupt.recv() => (),
+/// SIGTERM and Ctrl-C; heeded from the moment this is made. None where they can't be had.
+struct Signals(Option<(Signal, Signal)>);
+
+impl Signals {
+    fn new() -> Self {
+        let heed = |kind| signal(kind).ok();
+        Self(heed(SignalKind::terminate()).zip(heed(SignalKind::interrupt())))
+    }
+
+    async fn next(&mut self) {
+        let Some((terminate, interrupt)) = &mut self.0 else { return std::future::pending().await };
+        tokio::select! {
+            _ = terminate.recv() => (),
+            _ = interrupt.recv() => (),
+        }
     }
 }
 

@@ -64,6 +64,12 @@ pub(crate) struct Metrics {
     pub(crate) spools: Family,
     /// Requests turned away by the guard, by reason.
     pub(crate) refused: Family,
+    /// PromQL queries, by outcome.
+    pub(crate) queries: Family,
+    /// Samples that queries read.
+    pub(crate) query_samples: AtomicU64,
+    /// Microseconds spent evaluating queries.
+    pub(crate) querying_us: AtomicU64,
     /// Microseconds spent answering.
     pub(crate) answering_us: AtomicU64,
     /// Panics caught.
@@ -106,11 +112,23 @@ impl Metrics {
                 &["reason"],
                 "HTTP requests refused before they were looked at.",
             ),
+            queries: Family::new(
+                "truegauge_query_requests_total",
+                &["outcome"],
+                "PromQL queries, by outcome: answered, or the kind of error.",
+            ),
+            query_samples: AtomicU64::new(0),
+            querying_us: AtomicU64::new(0),
             answering_us: AtomicU64::new(0),
             panics: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             streams: AtomicU64::new(0),
         }
+    }
+
+    /// When the server started, as RFC 3339 writes it.
+    pub(crate) fn started_rfc3339(&self) -> String {
+        crate::clock::rfc3339(self.started_ms)
     }
 
     /// Seconds since the start.
@@ -119,7 +137,7 @@ impl Metrics {
     }
 
     /// The page, in Prometheus' text format.
-    pub(crate) fn page(&self, status: &store::Status) -> String {
+    pub(crate) fn page(&self, status: &store::Status, querying: usize) -> String {
         let mut page = String::with_capacity(4096);
         head(&mut page, "truegauge_build_info", "gauge", "The running version, always 1.");
         let _ = writeln!(page, "truegauge_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
@@ -128,6 +146,7 @@ impl Metrics {
         {
             family.write(&mut page);
         }
+        self.queries.write(&mut page);
         let load = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64;
         let mut put = |name: &str, kind: &str, value: f64, help: &str| {
             head(&mut page, name, kind, help);
@@ -139,6 +158,19 @@ impl Metrics {
             load(&self.answering_us) / 1e6,
             "Time from a request's head to its answer's head, summed over requests.",
         );
+        put(
+            "truegauge_query_seconds_total",
+            "counter",
+            load(&self.querying_us) / 1e6,
+            "Time spent evaluating PromQL queries, summed over queries.",
+        );
+        put(
+            "truegauge_query_samples_total",
+            "counter",
+            load(&self.query_samples),
+            "Samples read by PromQL queries.",
+        );
+        put("truegauge_query_running", "gauge", querying as f64, "PromQL queries being evaluated.");
         put("truegauge_http_panics_total", "counter", load(&self.panics), "Requests whose handler panicked.");
         put("truegauge_http_connections", "gauge", load(&self.connections), "Open connections.");
         put("truegauge_http_streams", "gauge", load(&self.streams), "Open event streams.");

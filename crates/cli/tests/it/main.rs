@@ -12,5 +12,6 @@ mod doors;
 mod durability;
 mod points;
 mod process;
+mod prometheus;
 mod stream;
 mod words;

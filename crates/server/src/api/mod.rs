@@ -3,6 +3,7 @@
 mod export;
 mod metrics;
 mod points;
+mod prometheus;
 mod push;
 mod root;
 mod run;
@@ -67,7 +68,7 @@ pub(crate) fn table() -> Vec<Row> {
 #[openapi(
     info(
         title = "truegauge",
-        description = "Runs, their metrics and points. Times are milliseconds since the epoch unless a name says otherwise; NaN and infinities are the strings `NaN`, `+Inf` and `-Inf`. Where a token is set, send `Authorization: Bearer <token>`."
+        description = "Runs, their metrics and points. Times are milliseconds since the epoch unless a name says otherwise; NaN and infinities are the strings `NaN`, `+Inf` and `-Inf`. Where a token is set, send `Authorization: Bearer <token>`. Below `/api/v1` stands Prometheus' own API, which its documentation describes."
     ),
     paths(
         runs::list,
@@ -100,6 +101,8 @@ pub(crate) fn openapi_json() -> String {
 /// The whole router, guarded.
 pub(crate) fn router(app: &App) -> Router {
     let router = table().into_iter().fold(Router::new(), |router, row| router.route(row.path, row.answer));
+    let router =
+        prometheus::table().into_iter().fold(router, |router, (path, answer)| router.route(path, answer));
     let panicked = Arc::clone(app);
     router
         .fallback(crate::ui::page)

@@ -1,0 +1,115 @@
+//! What series there are: `series`, `labels`, `label/<name>/values`, `metadata`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use model::{Kind, Labels};
+use promql::Matcher;
+use promql::json::{push_labels, push_text};
+use serde_json::json;
+use store::Store;
+
+use super::asked::{Asked, CUT};
+use super::{Failure, push_texts, success};
+use crate::app::{App, Shared, read};
+use crate::source::conditions;
+
+/// The label sets of the series that are selected.
+pub(super) async fn series(State(app): State<App>, asked: Asked) -> Result<Response, Failure> {
+    let limit = asked.limit("limit")?;
+    let span = asked.span_ns()?;
+    let selectors = asked.selectors(true)?;
+    let (data, cut) = read(&app, move |shared| {
+        let found = find(shared, &selectors, span);
+        let cut = found.len() > limit;
+        let mut data = String::from("[");
+        for (at, labels) in found.iter().take(limit).enumerate() {
+            if at > 0 {
+                data.push(',');
+            }
+            push_labels(&mut data, labels);
+        }
+        data.push(']');
+        Ok((data, cut))
+    })
+    .await?;
+    Ok(success(&data, &warnings(cut)))
+}
+
+/// Names of labels.
+pub(super) async fn names(State(app): State<App>, asked: Asked) -> Result<Response, Failure> {
+    list(app, asked, |store, matchers, (from_ns, to_ns)| store.label_names(matchers, from_ns, to_ns)).await
+}
+
+/// Values of one label.
+pub(super) async fn values(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    asked: Asked,
+) -> Result<Response, Failure> {
+    list(app, asked, move |store, matchers, (from_ns, to_ns)| {
+        store.label_values(&name, matchers, from_ns, to_ns)
+    })
+    .await
+}
+
+/// A sorted list of what `take` finds for each of the selectors.
+async fn list(
+    app: App,
+    asked: Asked,
+    take: impl Fn(&Store, &[store::Matcher<'_>], (i64, i64)) -> Vec<String> + Send + 'static,
+) -> Result<Response, Failure> {
+    let limit = asked.limit("limit")?;
+    let span = asked.span_ns()?;
+    let selectors = asked.selectors(false)?;
+    let found = read(&app, move |shared| {
+        let selectors = if selectors.is_empty() { vec![Vec::new()] } else { selectors };
+        let found = selectors.iter().flat_map(|matchers| take(&shared.store, &conditions(matchers), span));
+        Ok(found.collect::<BTreeSet<String>>())
+    })
+    .await?;
+    let cut = found.len() > limit;
+    let list: Vec<String> = found.into_iter().take(limit).collect();
+    let mut data = String::new();
+    push_texts(&mut data, &list);
+    Ok(success(&data, &warnings(cut)))
+}
+
+fn warnings(cut: bool) -> Vec<String> {
+    if cut { vec![CUT.to_owned()] } else { Vec::new() }
+}
+
+/// Each series once that one of the selectors fits.
+fn find(shared: &Shared, selectors: &[Vec<Matcher>], (from_ns, to_ns): (i64, i64)) -> BTreeSet<Arc<Labels>> {
+    let select = |matchers: &Vec<Matcher>| shared.store.select(&conditions(matchers), from_ns, to_ns);
+    selectors.iter().flat_map(select).map(|found| found.labels).collect()
+}
+
+/// What is known of metrics.
+pub(super) async fn metadata(State(app): State<App>, asked: Asked) -> Result<Response, Failure> {
+    let limit = asked.limit("limit")?;
+    asked.limit("limit_per_metric")?;
+    let wanted = asked.get("metric");
+    let mut metrics = BTreeMap::new();
+    for desc in &app.config.catalog {
+        let kind = match desc.kind {
+            Kind::Gauge => "gauge",
+            Kind::Counter => "counter",
+        };
+        let entry = json!([{"type": kind, "help": desc.help, "unit": desc.unit.symbol()}]);
+        metrics.insert(model::prometheus_name(desc.name), entry);
+    }
+    let mut data = String::from("{");
+    for (name, entry) in metrics.iter().filter(|(name, _)| wanted.is_empty() || *name == wanted).take(limit) {
+        if data.len() > 1 {
+            data.push(',');
+        }
+        push_text(&mut data, name);
+        data.push(':');
+        data.push_str(&entry.to_string());
+    }
+    data.push('}');
+    Ok(success(&data, &[]))
+}

@@ -1,0 +1,121 @@
+//! What Prometheus says of itself, said of this server: status, targets, rules, alerts.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use super::asked::Asked;
+use super::{Failure, success};
+use crate::app::{App, read};
+use crate::clock::to_ms;
+use crate::config::FIELDS;
+
+/// The Prometheus whose API is answered; Grafana decides by it what to ask.
+const PROMETHEUS_VERSION: &str = "3.8.0";
+/// Rows of each list of `status/tsdb`.
+const ROWS_DEFAULT: usize = 10;
+/// Most rows.
+const ROWS_MAX: usize = 10_000;
+
+fn answer(data: &Value) -> Response {
+    success(&data.to_string(), &[])
+}
+
+/// Groups of rules: none are evaluated here yet.
+pub(super) async fn rules() -> Response {
+    answer(&json!({"groups": []}))
+}
+
+/// Alerts that fire.
+pub(super) async fn alerts() -> Response {
+    answer(&json!({"alerts": []}))
+}
+
+/// Where alerts go.
+pub(super) async fn alertmanagers() -> Response {
+    answer(&json!({"activeAlertmanagers": [], "droppedAlertmanagers": []}))
+}
+
+/// What is scraped.
+pub(super) async fn targets() -> Response {
+    answer(&json!({"activeTargets": [], "droppedTargets": [], "droppedTargetCounts": {}}))
+}
+
+/// What targets say of their metrics.
+pub(super) async fn targets_metadata() -> Response {
+    answer(&json!([]))
+}
+
+/// Versions.
+pub(super) async fn buildinfo() -> Response {
+    answer(&json!({
+        "version": PROMETHEUS_VERSION,
+        "revision": "",
+        "branch": "",
+        "buildUser": concat!("truegauge ", env!("CARGO_PKG_VERSION")),
+        "buildDate": "",
+        "goVersion": "",
+    }))
+}
+
+/// How the process runs.
+pub(super) async fn runtimeinfo(State(app): State<App>) -> Response {
+    let directory = std::env::current_dir().unwrap_or_default();
+    answer(&json!({
+        "startTime": app.metrics.started_rfc3339(),
+        "CWD": directory.display().to_string(),
+        "reloadConfigSuccess": true,
+        "lastConfigTime": app.metrics.started_rfc3339(),
+        "corruptionCount": 0,
+        "goroutineCount": 0,
+        "GOMAXPROCS": std::thread::available_parallelism().map_or(1, usize::from),
+        "GOGC": "",
+        "GODEBUG": "",
+        "storageRetention": "",
+    }))
+}
+
+/// The configuration: none in Prometheus' YAML.
+pub(super) async fn config() -> Response {
+    answer(&json!({"yaml": ""}))
+}
+
+/// Settings and their defaults, without what was given: some of it is nobody's business.
+pub(super) async fn flags() -> Response {
+    let flags: BTreeMap<&str, &str> = FIELDS.iter().map(|field| (field.flag, field.default)).collect();
+    answer(&json!(flags))
+}
+
+/// Which metrics and labels cost how many series.
+pub(super) async fn tsdb(State(app): State<App>, asked: Asked) -> Result<Response, Failure> {
+    let rows = match asked.limit("limit")? {
+        usize::MAX => ROWS_DEFAULT,
+        limit if limit > ROWS_MAX => {
+            return Err(Failure::parameter("limit", format_args!("limit must not exceed {ROWS_MAX}")));
+        }
+        limit => limit,
+    };
+    let (census, segments) =
+        read(&app, move |shared| Ok((shared.store.cardinality(rows), shared.store.status().segments)))
+            .await?;
+    let (first_ns, last_ns) = census.time_ns.unwrap_or((i64::MAX, i64::MIN));
+    Ok(answer(&json!({
+        "headStats": {
+            "numSeries": census.series,
+            "numLabelPairs": census.label_pairs,
+            "chunkCount": segments,
+            "minTime": to_ms(first_ns),
+            "maxTime": to_ms(last_ns),
+        },
+        "seriesCountByMetricName": counted(&census.metrics),
+        "labelValueCountByLabelName": counted(&census.labels),
+        "memoryInBytesByLabelName": counted(&census.bytes),
+        "seriesCountByLabelValuePair": counted(&census.pairs),
+    })))
+}
+
+fn counted(rows: &[store::Counted]) -> Vec<Value> {
+    rows.iter().map(|row| json!({"name": row.name, "value": row.count})).collect()
+}

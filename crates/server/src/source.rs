@@ -1,0 +1,82 @@
+//! The store as PromQL sees it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use model::Labels;
+use promql::{Columns, MatchOp, Matcher, Select, Source, SourceError};
+use store::{Block, Found, ReadError, Store};
+
+/// Answers selectors from the store; runs that are deleted are not there.
+#[derive(Debug)]
+pub(crate) struct StoreSource<'s>(pub(crate) &'s Store);
+
+/// Conditions as the store wants them.
+pub(crate) fn conditions(matchers: &[Matcher]) -> Vec<store::Matcher<'_>> {
+    matchers.iter().map(condition).collect()
+}
+
+fn condition(matcher: &Matcher) -> store::Matcher<'_> {
+    let op = match matcher.op {
+        MatchOp::Equal => store::MatchOp::Equal,
+        MatchOp::NotEqual => store::MatchOp::NotEqual,
+        MatchOp::Matches => store::MatchOp::Regex,
+        MatchOp::MatchesNot => store::MatchOp::NotRegex,
+    };
+    store::Matcher::new(&matcher.name, op, &matcher.value, |text: &str| matcher.fits(text))
+}
+
+impl Source for StoreSource<'_> {
+    fn select<'s>(&'s self, select: &Select<'_>) -> Result<Vec<Box<dyn promql::Series + 's>>, SourceError> {
+        let found = self.0.select(&conditions(select.matchers), select.from_ns, select.to_ns);
+        let series = |found: Found| Box::new(Stored { store: self.0, found }) as Box<dyn promql::Series>;
+        Ok(found.into_iter().map(series).collect())
+    }
+}
+
+struct Stored<'s> {
+    store: &'s Store,
+    found: Found,
+}
+
+impl promql::Series for Stored<'_> {
+    fn labels(&self) -> Arc<Labels> {
+        Arc::clone(&self.found.labels)
+    }
+
+    fn chunks(
+        &self,
+        from_ns: i64,
+        to_ns: i64,
+        visit: &mut dyn FnMut(&dyn promql::Chunk) -> ControlFlow<()>,
+    ) -> Result<(), SourceError> {
+        let read = self.store.scan(self.found.id, from_ns, to_ns, &mut |block| visit(&Piece(block)));
+        read.map_err(failed)
+    }
+}
+
+fn failed(error: ReadError) -> SourceError {
+    tracing::error!(%error, "cannot read points");
+    SourceError { reason: error.to_string() }
+}
+
+struct Piece<'c, 'b>(&'c Block<'b>);
+
+impl promql::Chunk for Piece<'_, '_> {
+    fn summary(&self) -> promql::Summary {
+        let of = self.0.summary();
+        promql::Summary {
+            count: of.count,
+            non_finite: of.non_finite,
+            time_ns: of.time_ns,
+            first: of.first,
+            last: of.last,
+            min: of.min,
+            max: of.max,
+        }
+    }
+
+    fn decode(&self, into: &mut Columns) -> Result<(), SourceError> {
+        self.0.columns(&mut into.times_ns, &mut into.values).map_err(failed)
+    }
+}
