@@ -118,7 +118,9 @@ export function xTicks(
     return [ticks, ticks.map(formatCount)];
   }
   const unit = axis === 'time' ? 1 : 1000;
-  const step = TIME_STEPS.find((s) => s >= least * unit) ?? decimalStep((least * unit) / DAY) * DAY;
+  // A clock time with milliseconds is twice as long as one without.
+  const room = axis === 'time' && least < SECOND ? least * 2 : least * unit;
+  const step = TIME_STEPS.find((s) => s >= room) ?? decimalStep(room / DAY) * DAY;
   const ticks = multiples(low, high, step / unit);
   return [
     ticks,

@@ -216,6 +216,7 @@ describe('ticks', () => {
       '12:45',
       '13:00',
     ]);
+    expect(xTicks('time', noon, noon + 40, 4, 'utc')[0]).toEqual([noon, noon + 20, noon + 40]);
     expect(xTicks('relative', 0, 3600, 4, 'utc')[1]).toEqual(['0', '15 m', '30 m', '45 m', '1 h 00']);
   });
 });
