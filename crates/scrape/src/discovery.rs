@@ -1,12 +1,14 @@
 //! The targets that a configuration names now: static ones and those in files.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::Metadata;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::config::{Group, Job, group, list};
+use crate::config::{Group, Job};
+use crate::document::group;
+use crate::section::list;
 use crate::target::{Found, Target, settle};
 use crate::yaml::{self, DOCUMENT_BYTES_MAX};
 
@@ -61,13 +63,13 @@ impl Discovery {
 /// Looks up the targets of `jobs`.
 pub(crate) fn discover<'j>(jobs: impl Iterator<Item = &'j Job>, files: &mut Files) -> Discovery {
     let mut discovery = Discovery::default();
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for (at, job) in jobs.enumerate() {
         let mut groups = job.groups.clone();
         for pattern in job.files.iter().flat_map(|discovery| &discovery.patterns) {
             for path in matching(pattern, &mut discovery) {
                 groups.extend(files.groups(&path, &mut discovery));
-                seen.push(path);
+                seen.insert(path);
             }
         }
         let targets = of_job(at, job, &groups, &mut discovery);

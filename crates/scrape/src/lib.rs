@@ -7,13 +7,16 @@
 
 pub mod config;
 mod discovery;
+mod document;
 mod fetch;
 mod guard;
 mod ledger;
 pub mod page;
 pub mod relabel;
+mod schedule;
 mod scraper;
 mod section;
+mod status;
 mod target;
 mod units;
 mod yaml;
@@ -23,4 +26,5 @@ pub use page::{
     MetricMetadata, PageEntry, PageExemplar, PageFormat, PageParser, PageSample, ScrapeBatch,
     ScrapedExemplar, ScrapedSample, TakeEntry,
 };
-pub use scraper::{DroppedTarget, Health, Options, Scraper, Sink, StartError, TargetStatus, Targets};
+pub use scraper::{Options, Scraper, Sink, StartError};
+pub use status::{DroppedTarget, Health, TargetStatus, Targets};

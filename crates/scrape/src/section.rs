@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
-use crate::config::{duration, text};
+use crate::units;
 use crate::yaml::{Fault, Node, Place, Value};
+
+/// Shortest interval and timeout.
+const DURATION_MIN: Duration = Duration::from_millis(1);
+/// Longest interval and timeout.
+const DURATION_MAX: Duration = Duration::from_hours(10 * 365 * 24);
 
 /// A mapping and which of its keys were asked for.
 pub(crate) struct Section<'a> {
@@ -113,4 +118,26 @@ fn distance(a: &str, b: &str) -> usize {
         }
     }
     row.last().copied().unwrap_or_default()
+}
+
+/// Reads a value that must be a duration of some length.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    units::duration(text).filter(|d| (DURATION_MIN..=DURATION_MAX).contains(d))
+}
+
+pub(crate) fn list(node: &Node) -> Result<&[Node], Fault> {
+    match &node.value {
+        Value::List(items) => Ok(items),
+        Value::Null => Ok(&[]),
+        other => Err((node.place, format!("{} is found, a list is wanted", other.kind()))),
+    }
+}
+
+/// A single value as text; nothing is the empty text.
+pub(crate) fn text(node: &Node) -> Result<String, Fault> {
+    match &node.value {
+        Value::Text(text) => Ok(text.clone()),
+        Value::Null => Ok(String::new()),
+        other => Err((node.place, format!("{} is found, a single value is wanted", other.kind()))),
+    }
 }

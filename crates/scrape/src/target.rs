@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use model::Labels;
 
-use crate::config::{Group, Job, duration};
+use crate::config::{Group, Job};
 use crate::relabel::{self, LabelSet};
+use crate::section::duration;
 use crate::units;
 
 /// A target, ready to be asked.

@@ -22,7 +22,7 @@ pub struct PageLimits {
 
 impl Default for PageLimits {
     fn default() -> Self {
-        Self { line_bytes: 1 << 20, labels: 256, text_bytes: 64 << 10, samples: 2_000_000 }
+        Self { line_bytes: 1 << 20, labels: 128, text_bytes: 64 << 10, samples: 2_000_000 }
     }
 }
 

@@ -131,7 +131,8 @@ scrape_configs:
 fn target() -> Target {
     Target::new(|request, stream| match request.path.split('?').next().unwrap() {
         "/all" => {
-            let page = "a{x=\"page\",y=\"1\"} 1\nb{job=\"own\",instance=\"\",exported_job=\"p\"} 2\ndrop_me 3\n";
+            let page =
+                "a{x=\"page\",y=\"1\"} 1\nb{job=\"own\",instance=\"\",exported_job=\"p\"} 2\ndrop_me 3\n";
             ok(stream, "text/plain; version=0.0.4", page.as_bytes());
         }
         "/times" => ok(stream, "text/plain", b"a 1 1000\n"),

@@ -125,6 +125,22 @@ fn bounds_hold_and_say_which() {
 }
 
 #[test]
+fn a_line_without_end_and_a_million_labels_are_refused_by_default() {
+    let line = "a".repeat(10 << 20);
+    assert!(text(&line).unwrap_err().to_string().ends_with("over the limit of 65536"));
+    let help = format!("# HELP a {line}");
+    assert!(text(&help).unwrap_err().to_string().ends_with("bytes in a line over the limit of 1048576"));
+    let mut labels = String::from("a{");
+    for number in 0..1_000_000 {
+        write!(labels, "l{number}=\"\",").unwrap();
+    }
+    labels.push_str("} 1");
+    let error = text(&labels).unwrap_err();
+    assert!(error.column < 2_000, "it stops where the limit is passed: {error}");
+    assert!(error.to_string().ends_with("labels of a series over the limit of 128"), "{error}");
+}
+
+#[test]
 fn a_page_cut_anywhere_is_no_panic_and_a_sink_may_stop_early() {
     let page = "# HELP a b\n# TYPE a gauge\na{b=\"c\\\"ü\"} 1 2\n{\"x.y\",\"a b\"=\"c\"} NaN\n";
     for end in 0..page.len() {
