@@ -91,6 +91,9 @@ function flagText(board: Board, axis: Axis, x: number): string {
   return (axis === 'step' ? words : words.reverse()).filter(Boolean).join(' · ');
 }
 
+/** Width of an attempt's name, percent of the lane. */
+const NAME_SHARE = 7;
+
 /** The lane. */
 export function EventLane({ board }: { board: Board }) {
   const axis = view.pageAxis.value;
@@ -98,6 +101,10 @@ export function EventLane({ board }: { board: Board }) {
   const share = (x: number) => ((x - range.from) / (range.to - range.from)) * 100;
   const attempts = attemptsOn(board, axis).filter((a) => a.to >= range.from && a.from <= range.to);
   const marks = marksOn(board, axis, range);
+  const left = (a: AttemptSpan) => Math.max(0, share(a.from));
+  // Attempts that begin at one place would write over each other: the newest one's name stays.
+  const covered = (at: number) =>
+    attempts.slice(at + 1).some((b) => Math.abs(left(b) - left(attempts[at])) < NAME_SHARE);
   return (
     <section class="lane" aria-label="Events">
       <h2>Events</h2>
@@ -116,7 +123,7 @@ export function EventLane({ board }: { board: Board }) {
               }}
               title={`attempt ${a.number}: ${placeText(axis, a.from, zone.value)} to ${placeText(axis, a.to, zone.value)}`}
             >
-              <span>attempt {a.number}</span>
+              {!covered(at) && <span>attempt {a.number}</span>}
             </span>
           );
         })}
