@@ -76,9 +76,9 @@ pub fn shown_url(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
     let authority = rest.split('/').next().unwrap_or_default();
     let is_plain = !authority.contains('@')
-        && authority.rsplit_once(':').is_none_or(|(_, port)| {
-            port.ends_with(']') || port.bytes().all(|byte| byte.is_ascii_digit())
-        });
+        && authority
+            .rsplit_once(':')
+            .is_none_or(|(_, port)| port.ends_with(']') || port.bytes().all(|byte| byte.is_ascii_digit()));
     let rest = if is_plain { rest } else { rest.rsplit_once('@').map_or(rest, |(_, host)| host) };
     if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") }
 }
@@ -248,7 +248,9 @@ mod tests {
     #[test]
     fn no_password_is_shown() {
         let check = |url: &str, want: &str| assert_eq!(shown_url(url), want);
-        for plain in ["http://h:1/tg", "h", "http://[::1]:1", "http://[::1]", "http://h/@tg", "http://h:1/@tg"] {
+        for plain in
+            ["http://h:1/tg", "h", "http://[::1]:1", "http://[::1]", "http://h/@tg", "http://h:1/@tg"]
+        {
             check(plain, plain);
         }
         check("https://user:secret@h:1", "https://h:1");
