@@ -18,6 +18,8 @@ export function Dialog({
   useEffect(() => {
     const before = document.activeElement as HTMLElement | null;
     root.current?.showModal();
+    // What has to be filled in comes before the button that leaves.
+    root.current?.querySelector<HTMLInputElement>('input[required]')?.focus();
     return () => before?.focus?.();
   }, []);
   const click = (event: MouseEvent) => {

@@ -14,8 +14,8 @@ export function TokenPrompt() {
     <Dialog title="This server asks for a token" close={() => (tokenWanted.value = false)}>
       <form onSubmit={submit} class="token-form">
         <p>
-          It is the one that the server was started with (`TRUEGAUGE_TOKEN` or `token` in its config). It
-          stays in this browser.
+          It is the one that the server was started with: <code>TRUEGAUGE_TOKEN</code>,{' '}
+          <code>--token-file</code> or its config. It stays in this browser.
         </p>
         <label>
           Token
