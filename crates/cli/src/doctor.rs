@@ -229,7 +229,8 @@ fn server(matches: &ArgMatches) -> Vec<Check> {
         Ok(status) => status,
         Err(failure) => {
             let evidence = failure.message().to_owned();
-            let fix = "runs go to the spool meanwhile; start a server with `truegauge up`";
+            let next = failure.next_step().unwrap_or("look into the server's log");
+            let fix = format!("runs go to the spool meanwhile; {next}");
             return vec![if chosen { fail("server", evidence, fix) } else { warn("server", evidence, fix) }];
         }
     };

@@ -31,6 +31,11 @@ impl Failure {
         &self.message
     }
 
+    /// What to do about it, where that is known.
+    pub(crate) fn next_step(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// Writes it to stderr and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         if self.is_quiet {
