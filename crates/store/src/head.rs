@@ -22,7 +22,7 @@ pub(crate) struct MemoryChunk {
 #[derive(Debug)]
 enum Points {
     Packed(Box<[u8]>),
-    Raw(Box<[Sample]>),
+    Raw(Tail),
 }
 
 impl MemoryChunk {
@@ -31,14 +31,15 @@ impl MemoryChunk {
         Self { summary: Summary::of(samples), points }
     }
 
-    fn raw(samples: &[Sample]) -> Self {
-        Self { summary: Summary::of(samples), points: Points::Raw(samples.into()) }
+    /// Of a tail that is not empty.
+    fn raw(tail: Tail) -> Self {
+        Self { summary: Summary::of(&tail.samples()), points: Points::Raw(tail) }
     }
 
     pub(crate) fn samples(&self) -> Option<Vec<Sample>> {
         match &self.points {
             Points::Packed(bytes) => chunk::decode(bytes),
-            Points::Raw(samples) => Some(samples.to_vec()),
+            Points::Raw(tail) => Some(tail.samples()),
         }
     }
 
@@ -46,9 +47,9 @@ impl MemoryChunk {
     pub(crate) fn columns(&self, times_ns: &mut Vec<i64>, values: &mut Vec<f64>) -> Option<()> {
         match &self.points {
             Points::Packed(bytes) => chunk::decode_columns(bytes, times_ns, values),
-            Points::Raw(samples) => {
-                times_ns.extend(samples.iter().map(|s| s.time_ns));
-                values.extend(samples.iter().map(|s| s.value));
+            Points::Raw(tail) => {
+                times_ns.extend(tail.points.iter().map(|(time_ns, _)| time_ns));
+                values.extend(tail.points.iter().map(|(_, value)| value));
                 Some(())
             }
         }
@@ -70,7 +71,7 @@ pub(crate) fn pack(samples: &[Sample]) -> (Vec<Arc<MemoryChunk>>, &[Sample]) {
 
 /// The latest points of a series, in order of time: most of the memory that many series take, so
 /// steps are there only when a point has one.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Tail {
     points: Vec<(i64, f64)>,
     /// Of every point, or empty.
@@ -164,12 +165,10 @@ impl Head {
 
     /// Makes the tail the latest chunk as it is.
     fn end_tail(&mut self) {
-        self.chunks.extend(self.tail_chunk());
-        self.tail = Tail::default();
-    }
-
-    fn tail_chunk(&self) -> Option<Arc<MemoryChunk>> {
-        (!self.tail.points.is_empty()).then(|| Arc::new(MemoryChunk::raw(&self.tail.samples())))
+        let tail = std::mem::take(&mut self.tail);
+        if !tail.points.is_empty() {
+            self.chunks.push(Arc::new(MemoryChunk::raw(tail)));
+        }
     }
 
     /// Marks everything as being sealed and returns it.
@@ -190,7 +189,7 @@ impl Head {
     pub(crate) fn chunks(&self, from_ns: i64, to_ns: i64) -> impl Iterator<Item = Arc<MemoryChunk>> + '_ {
         let is_wanted = self.tail.points.first().is_some_and(|(first_ns, _)| *first_ns <= to_ns)
             && self.tail.last_ns().is_some_and(|last_ns| from_ns <= last_ns);
-        let tail = if is_wanted { self.tail_chunk() } else { None };
+        let tail = is_wanted.then(|| Arc::new(MemoryChunk::raw(self.tail.clone())));
         self.chunks.iter().cloned().chain(tail).filter(move |c| c.summary.overlaps(from_ns, to_ns))
     }
 

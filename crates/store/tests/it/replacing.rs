@@ -1,6 +1,7 @@
 //! Batches of doors where sending again is how a sender makes sure: the last word counts.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::{Labels, Sample, SeriesIdentity};
 use proptest::prelude::*;
@@ -123,6 +124,42 @@ proptest! {
         prop_assert_eq!(store.status().head_points, 0);
         prop_assert_eq!(store.status().damage, Vec::<String>::new());
     }
+}
+
+#[test]
+fn readers_never_see_a_replaced_value_come_back_while_memory_is_sealed_and_merged() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), Options { seal_points: 200, ..options() }).unwrap();
+    let round = |n: i64| {
+        // Each round says less of the end again, so that old and new lie in files of many sizes.
+        let points = (0..400 - n % 7 * 50).map(|at| (T0 + at * MS, n as f64));
+        store.append(scraped(1, points)).unwrap();
+    };
+    round(0);
+    let number = store.series_number(&identity(1)).unwrap();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut before = vec![0.0; 400];
+                while !ended.load(Ordering::Relaxed) {
+                    let now = values(&read(&store, number));
+                    assert_eq!(now.len(), 400);
+                    assert!(now.iter().zip(&before).all(|(now, before)| now >= before));
+                    before = now;
+                }
+            });
+        }
+        for n in 1..120 {
+            round(n);
+            if n % 3 == 0 {
+                store.maintain(T0).unwrap();
+            }
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    let latest = |at: i64| (0..120).filter(|n| at < 400 - n % 7 * 50).max().unwrap() as f64;
+    assert_eq!(values(&read(&store, number)), (0..400).map(latest).collect::<Vec<_>>());
 }
 
 #[test]
