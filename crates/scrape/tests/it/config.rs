@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use proptest::prelude::*;
 use scrape::Config;
 use scrape::config::{Authorization, BODY_BYTES_DEFAULT, Credential, Protocol, SAMPLES_DEFAULT, Secret};
 
@@ -245,5 +246,18 @@ fn urls_of_the_command_line_become_jobs() {
     for bad in ["engine:8000", "ftp://a/", "http://", "http://user:pw@a/", ""] {
         let error = Config::of_urls(&[bad.into()], Duration::from_secs(5)).unwrap_err().to_string();
         assert_eq!(error, format!("`{bad}` can't be scraped: write it as `http://host:port/metrics`"));
+    }
+}
+
+proptest! {
+    #[test]
+    fn rubbish_is_an_error_not_a_panic(
+        any in ".{0,200}",
+        likely in "(scrape_configs:|global:|- |  |job_name: a|\\{|\\}|\\[|\\]|\n|regex: |relabel_configs:|15s|,|&a|\\*a|'|\"){0,60}",
+        url in "(http|://|[a-z:/?&=%+@\\[\\]]){0,12}",
+    ) {
+        let _ = Config::parse(&any, "p.yml", Path::new("."));
+        let _ = Config::parse(&likely, "p.yml", Path::new("."));
+        let _ = Config::of_urls(&[url], Duration::from_secs(1));
     }
 }

@@ -5,4 +5,5 @@
 mod exposition;
 mod openmetrics;
 mod page;
+mod prometheus;
 mod remote_write;
