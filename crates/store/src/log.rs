@@ -12,7 +12,9 @@ use crate::codec::{Reader, put_f64, put_i64, put_u64};
 const ROW_BYTES_MAX: usize = (128 << 10) - 512;
 /// Most points of a record; keeps a record well below a row.
 const RECORD_POINTS_MAX: usize = 1_024;
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Wrote series and times whole, and count and unit apart.
+const VERSION_WHOLE: u8 = 1;
 const HEADER_BYTES: usize = 5;
 
 /// Cuts points into rows.
@@ -20,20 +22,31 @@ pub(crate) fn encode_rows<'a>(points: impl Iterator<Item = (SeriesId, &'a [Sampl
     let mut rows = Vec::new();
     let mut row = header();
     let mut record = Vec::new();
+    let mut before = Before::default();
     for (series, samples) in points {
         for samples in samples.chunks(RECORD_POINTS_MAX) {
             record.clear();
-            put_record(&mut record, series, samples);
+            put_record(&mut record, before, series, samples);
             if row.len() + record.len() > ROW_BYTES_MAX && row.len() > HEADER_BYTES {
                 rows.push(sealed(std::mem::replace(&mut row, header())));
+                record.clear();
+                put_record(&mut record, Before::default(), series, samples);
             }
             row.extend_from_slice(&record);
+            before = Before { series, time_ns: samples.first().map_or(0, |s| s.time_ns) };
         }
     }
     if row.len() > HEADER_BYTES {
         rows.push(sealed(row));
     }
     rows
+}
+
+/// What a record is written against: series and first time of the one before in its row.
+#[derive(Clone, Copy, Default)]
+struct Before {
+    series: SeriesId,
+    time_ns: i64,
 }
 
 fn header() -> Vec<u8> {
@@ -46,13 +59,12 @@ fn sealed(mut row: Vec<u8>) -> Vec<u8> {
     row
 }
 
-fn put_record(out: &mut Vec<u8>, series: SeriesId, samples: &[Sample]) {
+fn put_record(out: &mut Vec<u8>, before: Before, series: SeriesId, samples: &[Sample]) {
     let millis = samples.iter().all(|s| s.time_ns % model::NANOS_PER_MILLI == 0);
     let unit = if millis { model::NANOS_PER_MILLI } else { 1 };
-    put_u64(out, series);
-    put_u64(out, samples.len() as u64);
-    out.push(u8::from(millis));
-    let (mut time, mut step) = (0_i64, 0_i64);
+    put_i64(out, series.wrapping_sub(before.series) as i64);
+    put_u64(out, (samples.len() as u64) << 1 | u64::from(millis));
+    let (mut time, mut step) = (before.time_ns / unit, 0_i64);
     for sample in samples {
         let units = sample.time_ns / unit;
         put_i64(out, units.wrapping_sub(time));
@@ -88,20 +100,33 @@ pub(crate) fn decode_row(row: &[u8], each: &mut dyn FnMut(SeriesId, Vec<Sample>)
         return Err("the checksum does not match".to_owned());
     }
     let mut reader = Reader::new(body);
-    match reader.byte() {
-        Some(VERSION) => {}
+    let whole = match reader.byte() {
+        Some(VERSION) => false,
+        Some(VERSION_WHOLE) => true,
         other => return Err(format!("row version {other:?} is not known")),
-    }
+    };
+    let mut before = Before::default();
     while !reader.is_empty() {
         let left = reader.rest().len();
+        let record = if whole { take_whole_record(&mut reader) } else { take_record(&mut reader, before) };
         let (series, samples) =
-            take_record(&mut reader).ok_or_else(|| format!("no record {left} bytes before the row's end"))?;
+            record.ok_or_else(|| format!("no record {left} bytes before the row's end"))?;
+        before = Before { series, time_ns: samples.first().map_or(0, |s| s.time_ns) };
         each(series, samples);
     }
     Ok(())
 }
 
-fn take_record(reader: &mut Reader<'_>) -> Option<(SeriesId, Vec<Sample>)> {
+fn take_record(reader: &mut Reader<'_>, before: Before) -> Option<(SeriesId, Vec<Sample>)> {
+    let series = before.series.wrapping_add(reader.i64()? as u64);
+    let count_and_unit = reader.u64()?;
+    let unit = if count_and_unit & 1 == 1 { model::NANOS_PER_MILLI } else { 1 };
+    let count = usize::try_from(count_and_unit >> 1).ok()?;
+    Some((series, take_points(reader, count, unit, before.time_ns / unit)?))
+}
+
+/// See [`VERSION_WHOLE`].
+fn take_whole_record(reader: &mut Reader<'_>) -> Option<(SeriesId, Vec<Sample>)> {
     let series = reader.u64()?;
     let count = reader.count(10)?;
     let unit = match reader.byte()? {
@@ -109,7 +134,15 @@ fn take_record(reader: &mut Reader<'_>) -> Option<(SeriesId, Vec<Sample>)> {
         1 => model::NANOS_PER_MILLI,
         _ => return None,
     };
-    let (mut time, mut step) = (0_i64, 0_i64);
+    Some((series, take_points(reader, count, unit, 0)?))
+}
+
+fn take_points(reader: &mut Reader<'_>, count: usize, unit: i64, mut time: i64) -> Option<Vec<Sample>> {
+    let mut step = 0_i64;
+    // A point takes at least ten bytes.
+    if count > reader.rest().len() / 10 {
+        return None;
+    }
     let mut samples = Vec::with_capacity(count);
     for _ in 0..count {
         time = time.wrapping_add(reader.i64()?);
@@ -123,7 +156,7 @@ fn take_record(reader: &mut Reader<'_>) -> Option<(SeriesId, Vec<Sample>)> {
         }
         samples.push(Sample { time_ns: time.wrapping_mul(unit), value, step: present.then_some(step) });
     }
-    Some((series, samples))
+    Some(samples)
 }
 
 #[cfg(test)]
@@ -131,6 +164,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    const T0: i64 = 1_800_000_000 * model::NANOS_PER_SECOND;
 
     fn any_sample() -> impl Strategy<Value = Sample> {
         let time = prop_oneof![any::<i64>(), (0..5_000_i64).prop_map(|ms| ms * 1_000_000)];
@@ -175,6 +210,38 @@ mod tests {
             .map(|step| Sample { time_ns: 0, value: 0.0, step });
         let rows = encode_rows([(1, &samples[..])].into_iter());
         decode_row(&rows[0], &mut |_, back| assert_eq!(back, samples)).unwrap();
+    }
+
+    #[test]
+    fn rows_of_version_1_are_read() {
+        // Series 300, two points, milliseconds: 1.8e12 with step 7, and 5 ms later without one.
+        let mut row = vec![0, 0, 0, 0, VERSION_WHOLE];
+        put_u64(&mut row, 300);
+        put_u64(&mut row, 2);
+        row.push(1);
+        put_i64(&mut row, 1_800_000_000_000);
+        put_f64(&mut row, 0.5);
+        put_u64(&mut row, 15);
+        put_i64(&mut row, 5);
+        put_f64(&mut row, -1.0);
+        row.push(0);
+        let first_ns = T0;
+        let want = [
+            Sample { time_ns: first_ns, value: 0.5, step: Some(7) },
+            Sample { time_ns: first_ns + 5 * model::NANOS_PER_MILLI, value: -1.0, step: None },
+        ];
+        decode_row(&sealed(row), &mut |series, samples| assert_eq!((series, &samples[..]), (300, &want[..])))
+            .unwrap();
+    }
+
+    #[test]
+    fn a_scraped_point_takes_little() {
+        let point =
+            |n: i64| [Sample { time_ns: T0 + n % 5 * model::NANOS_PER_MILLI, value: 0.1, step: None }];
+        let points: Vec<_> = (0..1_000).map(|n| (n as u64 * 3 + 100_000, point(n))).collect();
+        let rows = encode_rows(points.iter().map(|(id, samples)| (*id, &samples[..])));
+        assert_eq!(rows.len(), 1);
+        assert!(rows[0].len() < 12_100, "{} bytes", rows[0].len());
     }
 
     #[test]
