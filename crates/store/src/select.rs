@@ -30,8 +30,7 @@ pub struct Counted {
     pub count: u64,
 }
 
-/// What makes up the number of series. Series of deleted runs and those without points are counted
-/// in `series` only where nothing else says so.
+/// What makes up the number of series. Those of deleted runs are not counted.
 #[derive(Debug, Clone, Default)]
 pub struct Cardinality {
     /// Series.
