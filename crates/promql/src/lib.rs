@@ -19,6 +19,7 @@ mod notes;
 mod number;
 mod plan;
 mod query;
+mod rewrite;
 pub mod rules;
 mod source;
 mod syntax;
@@ -26,10 +27,11 @@ mod template;
 
 pub use answer::{Answer, Data, Run, Stats};
 pub use error::{QueryError, Span};
-pub use functions::function_names;
+pub use functions::{FunctionHelp, function_help, function_names};
 pub use limits::{Cancel, Limits};
 pub use memory::MemorySource;
 pub use query::{Options, Query, ValueType};
+pub use rewrite::{format_query, parse_selector, rename_metrics};
 pub use source::{
     Chunk, Columns, MatchOp, Matcher, PatternError, Select, Series, Source, SourceError, Summary,
 };

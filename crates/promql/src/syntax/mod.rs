@@ -52,17 +52,26 @@ pub(crate) fn parse(text: &str) -> Result<(Box<Node>, usize), QueryError> {
             Err(outline::Stop::Unsupported(span, what)) => {
                 return Err(QueryError::Unsupported { place: span.place(text), what });
             }
+            Err(outline::Stop::Refused(at, reason)) => return Err(fail(at, reason)),
             Err(outline::Stop::Unexpected(at, reason)) => Err((at, reason)),
             Ok(outline) => Ok(outline),
         };
-        let expr = promql_parser::parser::parse(text);
-        match (expr, outline) {
-            (Ok(expr), outline) => lower::lower(text, &expr, outline.as_ref().ok()),
-            (Err(_), Err((at, reason))) => Err(fail(at, reason)),
-            (Err(reason), Ok(_)) => Err(fail(place_of(text, &reason), reason)),
+        match (parse_expr(text), outline) {
+            (Ok(Ok(expr)), outline) => lower::lower(text, &expr, outline.as_ref().ok()),
+            (_, Err((at, reason))) => Err(fail(at, reason)),
+            (Ok(Err(reason)), Ok(_)) => Err(fail(place_of(text, &reason), reason)),
+            (Err(error), Ok(_)) => Err(error),
         }
     })?
     .map(|node| (node, depth))
+}
+
+/// The parser's own tree, or its words on what is wrong. It panics over some numbers; the outline
+/// keeps those away, and what it misses ends here.
+pub(crate) fn parse_expr(text: &str) -> Result<Result<promql_parser::parser::Expr, String>, QueryError> {
+    std::panic::catch_unwind(|| promql_parser::parser::parse(text))
+        .ok()
+        .ok_or_else(|| QueryError::Internal("the parser gave up on this query".to_owned()))
 }
 
 /// Where in the text the thing is that an error without a position quotes.

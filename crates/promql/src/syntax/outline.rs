@@ -4,6 +4,7 @@
 use super::tokens::{Kind, Token};
 use crate::error::Span;
 use crate::functions::UNSUPPORTED;
+use crate::notation::parse_duration_ms;
 
 /// What a part of the query is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(super) enum Stop {
     Unsupported(Span, String),
     /// No PromQL; place and reason.
     Unexpected(u32, String),
+    /// PromQL that the parser must not see; place and reason.
+    Refused(u32, String),
 }
 
 const AGGREGATORS: [&str; 14] = [
@@ -154,16 +157,21 @@ impl<'t> Walk<'t> {
     /// `bool`, `on (...)`, `group_left (...)`, `fill (...)`.
     fn modifiers(&mut self) -> Result<(), Stop> {
         self.take("bool");
-        while ["on", "ignoring", "group_left", "group_right", "fill", "fill_left", "fill_right"]
-            .iter()
-            .any(|word| self.sees(word))
-        {
-            self.at += 1;
-            if self.sees("(") {
+        loop {
+            let opens = self.tokens.get(self.at + 1).is_some_and(|next| next.text(self.text) == "(");
+            let sees = |words: &[&str]| words.iter().any(|word| self.sees(word));
+            // Without brackets these words are names, except for two.
+            if opens
+                && sees(&["on", "ignoring", "group_left", "group_right", "fill", "fill_left", "fill_right"])
+            {
+                self.at += 1;
                 self.brackets("(", ")")?;
+            } else if sees(&["group_left", "group_right"]) {
+                self.at += 1;
+            } else {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     /// Skips a bracketed list.
@@ -220,7 +228,7 @@ impl<'t> Walk<'t> {
                 return Err(Stop::Unexpected(self.here(), "missing `]` after the range".to_owned()));
             };
             match (token.kind, token.text(self.text)) {
-                (Kind::Number, _) => {}
+                (Kind::Number, text) => check_duration(token, text)?,
                 (Kind::Mark, ":") => subquery = true,
                 (Kind::Word, text) if text.starts_with(':') => return Err(duration_expression(token)),
                 (Kind::Mark, "+" | "-" | "*" | "/" | "%" | "^" | "(" | ")") | (Kind::Word, _) => {
@@ -258,7 +266,7 @@ impl<'t> Walk<'t> {
         match self.token() {
             Some(token) if token.kind == Kind::Number => {
                 self.at += 1;
-                Ok(())
+                check_duration(token, token.text(self.text))
             }
             Some(token) if token.kind == Kind::Word || token.text(self.text) == "(" => {
                 Err(duration_expression(token))
@@ -358,4 +366,19 @@ fn duration_expression(token: Token) -> Stop {
         span,
         "experimental duration expressions: write a plain duration such as `5m`".to_owned(),
     )
+}
+
+/// The parser takes durations that no time holds, and drops parts of others.
+fn check_duration(token: Token, text: &str) -> Result<(), Stop> {
+    /// Nanoseconds have to fit 63 bits.
+    const MILLIS_MAX: i64 = i64::MAX / 1_000_000;
+    let count_fits = |digits: &str| digits.is_empty() || digits.parse::<u32>().is_ok();
+    let plain = text.parse::<f64>().is_ok();
+    let fits = parse_duration_ms(text).is_some_and(|millis| (0..=MILLIS_MAX).contains(&millis))
+        && (plain || text.split(|c: char| !c.is_ascii_digit()).all(count_fits));
+    if fits {
+        return Ok(());
+    }
+    let reason = format!("`{text}` is no duration up to 292 years: write one such as `5m`");
+    Err(Stop::Refused(token.start, reason))
 }

@@ -311,7 +311,7 @@ impl Parser<'_> {
             return Ok(Operand::Dot(Vec::new()));
         }
         let end = text.find(|c: char| c.is_whitespace() || "|()".contains(c)).unwrap_or(text.len());
-        let word_end = text[1..end].find('.').map_or(end, |at| at + 1);
+        let word_end = text[..end].find('.').filter(|at| *at > 0).unwrap_or(end);
         if c == '$' {
             let name = &text[..word_end];
             self.check_variable(name)?;

@@ -117,7 +117,57 @@ fn a_long_window_ends_at_the_time_limit() {
     assert!(query.instant(&source, 200_000, &Options::default()).is_ok());
 }
 
+/// A rule file whose annotation is `text`.
+fn rule_file(text: &str) -> String {
+    let text = serde_json::to_string(text).unwrap();
+    format!("groups: [{{name: g, rules: [{{alert: A, expr: m, annotations: {{t: {text}}}}}]}}]")
+}
+
+fn expand(text: &str) {
+    if let Ok(file) = promql::rules::parse(&rule_file(text)) {
+        let mut group = promql::rules::Group::new(&file.groups[0], 60_000).unwrap();
+        let moment = (7_000, promql::rules::Moment::Now);
+        group.evaluate(0, &source(), moment, &promql::rules::Setting::default());
+    }
+}
+
 proptest! {
+    #[test]
+    fn any_template_is_expanded_or_refused(text in ".{0,40}") {
+        expand(&text);
+        expand(&format!("{{{{ {text} }}}}"));
+    }
+
+    #[test]
+    fn any_row_of_template_words_is_expanded_or_refused(
+        words in prop::collection::vec(
+            prop::sample::select(vec![
+                "{{", "}}", "-", "if", "else", "end", "range", "with", "define", "template", "$labels", "$value",
+                ".", ".Labels", ".a", "|", "(", ")", ":=", "=", "$x", ",", "\"m\"", "query", "first", "value",
+                "printf", "\"%s %d %f\"", "1", "2.5", "nil", "true", "humanize", "index", "len", "eq", "args",
+                "/*", "*/", "é", "`",
+            ]),
+            0..15,
+        )
+    ) {
+        expand(&words.join(" "));
+        expand(&format!("{{{{ {} }}}}", words.join(" ")));
+    }
+
+    #[test]
+    fn any_rule_file_is_read_or_refused(text in "[ a-z:\\-\n{}\\[\\]'\"|>&*!%#0-9]{0,120}") {
+        promql::rules::check(&text);
+        let _ = promql::rules::test(&text, &|_| Ok(Vec::new()));
+    }
+
+    #[test]
+    fn any_series_text_is_read_or_refused(text in ".{0,60}", values in "[0-9x+_ .\\-staleNIf{}]{0,60}") {
+        let _ = promql::notation::parse_labels(&text);
+        let _ = promql::notation::parse_values(&text);
+        let _ = promql::notation::parse_values(&values);
+        let _ = promql::notation::parse_duration_ms(&values);
+    }
+
     #[test]
     fn any_text_is_parsed_or_refused(text in ".{0,60}") {
         ask(&text);

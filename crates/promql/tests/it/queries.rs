@@ -59,13 +59,18 @@ fn errors_name_the_place() {
         ("sum(", "1:5: parse error: unexpected end of input, expected an expression"),
         ("foo{a=\"b\"", "1:10: parse error: unexpected end of input inside brackets, expected `}`"),
         ("foo +\n  )", "2:3: parse error: unexpected `)` where an expression should start"),
-        ("foo[5x]", "1:1: parse error"),
+        ("foo[5x]", "1:5: parse error: `5x` is no duration"),
         ("foo $ bar", "1:5: parse error: unexpected character: '$'"),
         ("rate(foo", "1:9: parse error: unexpected end of input in the arguments of rate, expected `)`"),
         ("\"open", "1:1: parse error: unterminated quoted string: add \""),
         ("foo{a=~\"(\"}", "1:"),
         ("", "1:1: parse error: no expression found in input"),
         ("nosuch(foo)", "1:1: parse error: unknown function with name 'nosuch'"),
+        (
+            "foo offset 1e308",
+            "1:12: parse error: `1e308` is no duration up to 292 years: write one such as `5m`",
+        ),
+        ("foo[5m:9999999999h]", "1:8: parse error: `9999999999h` is no duration"),
         ("foo[5m", "1:7: parse error: missing `]` after the range"),
     ] {
         let error = Query::parse(query).unwrap_err();
@@ -156,4 +161,97 @@ fn function_names_serve_completion() {
     let names: Vec<&str> = promql::function_names().collect();
     assert!(names.is_sorted());
     assert!(names.contains(&"rate") && names.contains(&"histogram_quantile"));
+    for help in promql::function_help() {
+        assert!(help.help.ends_with('.'), "{}", help.name);
+        let example = |argument: &str| match argument.rsplit(' ').next() {
+            Some("instant-vector") => "x",
+            Some("range-vector") => "x[5m]",
+            Some("string") => "\"x\"",
+            _ => "0.5",
+        };
+        let arguments =
+            help.arguments.split(", ").filter(|argument| !argument.is_empty() && *argument != "...");
+        let query = format!("{}({})", help.name, arguments.map(example).collect::<Vec<_>>().join(", "));
+        assert!(Query::parse(&query).is_ok(), "{query}");
+    }
+}
+
+#[test]
+fn selectors_are_read_as_match_takes_them() {
+    let any_of = promql::parse_selector("up{job=~\"a|b\",x!=\"\"}").unwrap();
+    let texts: Vec<String> = any_of[0].iter().map(ToString::to_string).collect();
+    assert_eq!(texts, ["__name__=\"up\"", "job=~\"a|b\"", "x!=\"\""]);
+    for text in ["up[5m]", "rate(up[5m])", "up offset 5m", "{}", "1", "up @ 5"] {
+        assert_eq!(promql::parse_selector(text).unwrap_err().kind(), "bad_data", "{text}");
+    }
+}
+
+#[test]
+fn metrics_are_renamed_in_a_forwarded_query() {
+    let other = |name: &str| match name {
+        "a" => Some("b".to_owned()),
+        "c.d" => Some("c_d".to_owned()),
+        "e" => Some("e.f".to_owned()),
+        _ => None,
+    };
+    for (text, wanted) in [
+        ("sum by (x) (rate(a[5m] offset 1m)) / a", "sum by (x) (rate(b[5m] offset 1m)) / b"),
+        ("{__name__=\"c.d\", x=\"a\"}", "{__name__=\"c_d\",x=\"a\"}"),
+        ("{__name__=~\"a|c.d\"}", "{__name__=~\"a|c.d\"}"),
+        ("e{x=\"1\"}", "{__name__=\"e.f\",x=\"1\"}"),
+        (
+            "topk(scalar(a), max_over_time((-a)[1h:1m] @ end()))",
+            "topk(scalar(b), max_over_time((-b)[1h:1m] @ end()))",
+        ),
+    ] {
+        assert_eq!(promql::rename_metrics(text, &other).unwrap(), wanted);
+    }
+    assert!(promql::rename_metrics("sum(", &other).is_err());
+}
+
+#[test]
+fn a_formatted_query_is_the_same_query() {
+    for text in [
+        "sum by (job) (rate(a_total{x=~\"1|2\"}[5m] offset -1m)) / on (job) group_left (y) b > bool 2 ^ -3",
+        "histogram_quantile(0.9, sum without (host) (rate(x_bucket[1h:30s] @ end())))",
+        "-a unless (b or c and d) == 1.5e3",
+        "label_replace(a, \"x\", \"$1\\n\", \"y\", \"(.*)\\\\d\")",
+    ] {
+        let once = promql::format_query(text).unwrap();
+        assert_eq!(promql::format_query(&once).unwrap(), once);
+        let same = |name: &str| Some(name.to_owned());
+        assert_eq!(promql::rename_metrics(&once, &same), promql::rename_metrics(text, &same));
+    }
+}
+
+#[test]
+fn threads_do_not_change_an_answer() {
+    let mut source = MemorySource::new();
+    for series in 0..300_i64 {
+        let labels = Labels::from_pairs([
+            ("__name__", "x_total".to_owned()),
+            ("a", (series % 7).to_string()),
+            ("b", series.to_string()),
+            ("le", (series % 5).to_string()),
+        ]);
+        for step in 0..50_i64 {
+            source.push(labels.clone(), step * 15_000_000_000, (step * series) as f64);
+        }
+    }
+    for text in [
+        "x_total",
+        "rate(x_total[2m])",
+        "sum by (a) (rate(x_total[2m]))",
+        "quantile_over_time(0.3, x_total[5m])",
+        "histogram_quantile(0.5, x_total)",
+        "max_over_time(rate(x_total[1m])[5m:30s])",
+    ] {
+        let ask = |threads| {
+            let limits = Limits { threads, ..Limits::default() };
+            let options = Options { limits, ..Options::default() };
+            let answer = Query::parse(text).unwrap().range(&source, (0, 700_000, 20_000), &options).unwrap();
+            json::write_answer(&answer)
+        };
+        assert_eq!(ask(1), ask(8), "{text}");
+    }
 }

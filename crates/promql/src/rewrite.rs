@@ -1,0 +1,99 @@
+//! Queries as text: formatted, with other metric names, and the selectors of `match[]`.
+
+use promql_parser::label::{MatchOp as ParsedOp, Matcher as ParsedMatcher};
+use promql_parser::parser::{Expr, VectorSelector};
+
+use crate::error::QueryError;
+use crate::labels::METRIC_NAME;
+use crate::plan::{Kind, Node};
+use crate::source::Matcher;
+use crate::syntax;
+
+/// Formats a query as Prometheus' `format_query` does: one part a line where it is long.
+pub fn format_query(text: &str) -> Result<String, QueryError> {
+    with_expr(text, |expr| expr.prettify())
+}
+
+/// Replaces metric names for which `other` knows another one, wherever a selector asks for exactly
+/// one name; patterns are left alone. Everything else means the same, but is formatted anew.
+pub fn rename_metrics(
+    text: &str,
+    other: &(dyn Fn(&str) -> Option<String> + Sync),
+) -> Result<String, QueryError> {
+    with_expr(text, |expr| {
+        rename(expr, other);
+        expr.to_string()
+    })
+}
+
+/// Reads a selector such as `up{job="api"}`, as `match[]` takes it. Several lists of matchers are
+/// alternatives.
+pub fn parse_selector(text: &str) -> Result<Vec<Vec<Matcher>>, QueryError> {
+    let (root, _) = syntax::parse(text)?;
+    match *root {
+        Node { kind: Kind::Selector(selector), .. } if selector.pin.is_none() && selector.offset_ns == 0 => {
+            Ok(selector.any_of)
+        }
+        _ => Err(QueryError::Parse {
+            place: "1:1".to_owned(),
+            reason: "a plain selector such as `up{job=\"api\"}` is needed".to_owned(),
+        }),
+    }
+}
+
+/// Parses `text` twice: for its errors with their places, then as the parser's own tree.
+fn with_expr<T: Send>(text: &str, work: impl FnOnce(&mut Expr) -> T + Send) -> Result<T, QueryError> {
+    let (root, depth) = syntax::parse(text)?;
+    syntax::with_stack(depth, move || {
+        drop(root);
+        let mut expr = syntax::parse_expr(text)?.map_err(QueryError::Internal)?;
+        Ok(work(&mut expr))
+    })?
+}
+
+fn rename(expr: &mut Expr, other: &dyn Fn(&str) -> Option<String>) {
+    match expr {
+        Expr::Aggregate(aggregate) => {
+            rename(&mut aggregate.expr, other);
+            if let Some(parameter) = &mut aggregate.param {
+                rename(parameter, other);
+            }
+        }
+        Expr::Unary(unary) => rename(&mut unary.expr, other),
+        Expr::Binary(binary) => {
+            rename(&mut binary.lhs, other);
+            rename(&mut binary.rhs, other);
+        }
+        Expr::Paren(paren) => rename(&mut paren.expr, other),
+        Expr::Subquery(subquery) => rename(&mut subquery.expr, other),
+        Expr::VectorSelector(selector) => rename_selector(selector, other),
+        Expr::MatrixSelector(matrix) => rename_selector(&mut matrix.vs, other),
+        Expr::Call(call) => call.args.args.iter_mut().for_each(|argument| rename(argument, other)),
+        Expr::NumberLiteral(_) | Expr::StringLiteral(_) | Expr::Extension(_) => {}
+    }
+}
+
+fn rename_selector(selector: &mut VectorSelector, other: &dyn Fn(&str) -> Option<String>) {
+    if let Some(new) = selector.name.as_deref().and_then(other) {
+        if is_plain_name(&new) {
+            selector.name = Some(new);
+        } else {
+            selector.name = None;
+            selector.matchers.matchers.insert(0, ParsedMatcher::new(ParsedOp::Equal, METRIC_NAME, &new));
+        }
+    }
+    let matchers = &mut selector.matchers;
+    for matcher in matchers.matchers.iter_mut().chain(matchers.or_matchers.iter_mut().flatten()) {
+        if matcher.name == METRIC_NAME
+            && matcher.op == ParsedOp::Equal
+            && let Some(new) = other(&matcher.value)
+        {
+            matcher.value = new;
+        }
+    }
+}
+
+fn is_plain_name(name: &str) -> bool {
+    let starts = |c: char| c.is_ascii_alphabetic() || c == '_' || c == ':';
+    name.starts_with(starts) && name.chars().all(|c| starts(c) || c.is_ascii_digit())
+}
