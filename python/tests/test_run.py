@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import argparse
 import dataclasses
 import logging
@@ -267,3 +268,52 @@ def test_resume_never_refuses_the_run_of_another_job(online):
     again = tg.init(project_name="p", run_name="r", orchestration_id="one", resume_strategy="never")
     assert not again.is_disabled
     again.close()
+
+
+def test_tags_that_never_end_are_cut(online):
+    with tg.init(project_name="p", run_name="r") as run:
+        run.add_tags(map(str, itertools.count()))
+        assert run.flush().where == "server"
+        assert len(online.the_run()["tags"]) == 200
+
+
+@pytest.mark.parametrize("step", [2**63, -(2**63) - 1, 10**400], ids=["above", "below", "huge"])
+def test_step_beyond_64_bits_is_left_out_and_the_next_one_counts(run, step):
+    with pytest.warns(tg.TruegaugeWarning, match="64 bits"), tg.step(step):
+        pass
+    with tg.step(2**63 - 1):
+        pass
+    with pytest.warns(tg.TruegaugeWarning, match="64 bits"), tg.step():
+        pass
+    with tg.step(5):
+        tg.log("loss", 1.0)
+    assert tg.get_last_step("loss") == 5
+
+
+def test_text_that_is_no_unicode_never_raises(online):
+    odd = "caf\udce9 \ud800"  # as bytes of a command line that are no UTF-8 come
+    with tg.init(
+        project_name="p", run_name=odd, description=odd, tags=[odd], config={odd: odd}, experiment_name=odd
+    ) as run:
+        run.set_description(odd)
+        run.add_tags(odd)
+        run.remove_tags([odd])
+        run.add_tags(["kept", odd])
+        run.log_attributes(odd, odd)
+        run.set_model(dtype=odd)
+        assert run.get_last_step(odd) is None
+        assert run.get_last_step(7) is None
+        with pytest.warns(tg.TruegaugeWarning, match="phase"), tg.step(1) as step, step.phase(odd):
+            pass
+        assert run.flush().where == "server"
+        shown = online.the_run()
+        assert shown["run"] == "caf? ?"
+        assert "kept" in shown["tags"]
+
+
+def test_paths_and_bounds_that_are_none_are_left_out(run, tmp_path):
+    for path in ("a\0b", "\ud800"):
+        with pytest.warns(tg.TruegaugeWarning, match="spool_dir"):
+            tg.init(run_name="other", offline=True, spool_dir=path).close()
+    with pytest.warns(tg.TruegaugeWarning, match="timeout_secs"):
+        run.close("soon")

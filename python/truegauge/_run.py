@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _current: Run | None = None
 _RUN_ID = "truegauge.run_id"
+_STEP_MAX = 1 << 63
 
 
 class Run(RunCore):
@@ -72,7 +73,7 @@ class Run(RunCore):
         Example:
             >>> run.log_attributes("data/version", "v3")  # doctest: +SKIP
         """
-        prefix, value = (name, value) if isinstance(name, str) else ("", name)
+        prefix, value = (_whole_text(name), value) if isinstance(name, str) else ("", name)
         self.set_attributes(prefix, value, strict)
 
     def log_config(self, config: object, *, strict: bool | None = None) -> None:
@@ -117,7 +118,7 @@ class Run(RunCore):
         Args:
             description: Text for people.
         """
-        self.describe(str(description))
+        self.describe(_whole_text(description))
 
     def set_model(
         self,
@@ -182,11 +183,13 @@ class Run(RunCore):
         """
         if step is None:
             last = self.get_last_step("train_step_seconds")
-            return Step(self, 0 if last is None else last + 1, tokens, global_tokens)
+            step = 0 if last is None else last + 1
         try:
             number = int(step)
         except (TypeError, ValueError, OverflowError):
-            warn(f"step {step!r:.80} is not a whole number: its time is not kept")
+            number = _STEP_MAX
+        if not -_STEP_MAX <= number < _STEP_MAX:
+            warn(f"step {step!r:.80} is not a whole number of 64 bits: its time is not kept")
             return Step(None, 0, tokens, global_tokens)
         return Step(self, number, tokens, global_tokens)
 
@@ -224,8 +227,15 @@ class Run(RunCore):
         if _current is self:
             _current = None
             set_current(None)
-        bound = self.close_timeout_secs if timeout_secs is None else timeout_secs
-        info = self.end(end, reason, bound)
+        bound = self.close_timeout_secs
+        if timeout_secs is not None:
+            try:
+                bound = float(timeout_secs)
+            except (TypeError, ValueError, OverflowError):
+                warn(
+                    f"`timeout_secs` is {timeout_secs!r:.80}, wanted is a number of seconds: {bound} s is used"
+                )
+        info = self.end(end, _whole_text(reason), bound)
         if info.hint:
             import sys
 
@@ -369,7 +379,7 @@ def _open(settings: dict[str, object]) -> Run:
         if settings["tags"] is not None:
             run.add_tags(_texts(settings["tags"]))
         if settings["description"] is not None:
-            run.set_description(str(settings["description"]))
+            run.set_description(_whole_text(settings["description"]))
     else:
         if _current is not None and _lifecycle.is_interactive():
             _current.close()
@@ -405,16 +415,23 @@ def _tell_open_telemetry(run_id: str) -> None:
 
 
 def _text(value: object) -> str | None:
-    return None if value is None else str(value)
+    return None if value is None else _whole_text(value)
+
+
+def _whole_text(value: object) -> str:
+    """A value's text; what is no Unicode, as odd bytes of a command line become, is `?`."""
+    text = str(value)
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _texts(values: object) -> list[str]:
     if isinstance(values, str):
-        return [values]
+        return [_whole_text(values)]
     try:
-        return [str(value) for value in values]  # type: ignore[attr-defined]
+        # One that never ends is cut; a run keeps 200 tags.
+        return [_whole_text(value) for _, value in zip(range(1000), values, strict=False)]  # type: ignore[call-overload]
     except TypeError:
-        return [str(values)]
+        return [_whole_text(values)]
 
 
 def _flag(value: object) -> bool | None:
@@ -452,8 +469,11 @@ def _path(name: str, value: object) -> str | None:
     if value is None:
         return None
     try:
-        return os.fsdecode(value)  # type: ignore[arg-type]
-    except TypeError:
+        path = os.fsdecode(value)  # type: ignore[arg-type]
+        if b"\0" in os.fsencode(path):
+            raise ValueError
+        return path
+    except (TypeError, ValueError):
         warn(f"`{name}` is {value!r:.80}, wanted is a path: it is left out")
         return None
 

@@ -94,7 +94,7 @@ class Phase:
 
     def __init__(self, phases: dict[str, float], name: str) -> None:
         if name not in PHASES:
-            warn(f"phase `{name}` is not timed: phases are {', '.join(PHASES)}")
+            warn(f"phase {name!r} is not timed: phases are {', '.join(PHASES)}")
             phases = {}
         self._phases = phases
         self._name = name

@@ -586,14 +586,16 @@ impl RunCore {
     #[pyo3(signature = (name, *, labels=None, scale=None))]
     fn get_last_step<'py>(
         &self,
-        name: &str,
+        name: &Bound<'py, PyAny>,
         labels: Option<&Bound<'py, PyAny>>,
         scale: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Option<i64>> {
+        // A name that is no text can't have been logged.
+        let Ok(name) = name.extract::<String>() else { return Ok(None) };
         let read = || -> Result<Option<i64>, Problem> {
             let place = Place::read(labels, scale, None)?;
             let labels = place.texts()?;
-            Ok(self.client().and_then(|client| client.last_step(name, &borrowed(&labels), &place.scale())))
+            Ok(self.client().and_then(|client| client.last_step(&name, &borrowed(&labels), &place.scale())))
         };
         match read() {
             Ok(step) => Ok(step),
