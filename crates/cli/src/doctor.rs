@@ -237,9 +237,9 @@ fn server(matches: &ArgMatches) -> Vec<Check> {
     let ours = env!("CARGO_PKG_VERSION");
     let theirs = status["version"].as_str().unwrap_or("unknown");
     let answered = match status["readonly_reason"].as_str() {
-        None => ok("server", format!("{} answers", server.url())),
+        None => ok("server", format!("{} answers", server.shown())),
         Some(reason) => {
-            fail("server", format!("{} refuses writes: {reason}", server.url()), "free space on its disk")
+            fail("server", format!("{} refuses writes: {reason}", server.shown()), "free space on its disk")
         }
     };
     let version = if ours == theirs {

@@ -19,6 +19,8 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// A server that is asked.
 pub(crate) struct Server {
     url: String,
+    /// The address as people see it.
+    shown: String,
     token: Option<String>,
     agent: ureq::Agent,
 }
@@ -56,12 +58,13 @@ impl Server {
         if ["//127.", "//localhost", "//[::1]"].iter().any(|loopback| url.contains(loopback)) {
             config = config.proxy(None);
         }
-        Self { url, token, agent: config.build().into() }
+        let shown = client::shown_url(&url);
+        Self { url, shown, token, agent: config.build().into() }
     }
 
-    /// Its address.
-    pub(crate) fn url(&self) -> &str {
-        &self.url
+    /// Its address, without what may be secret.
+    pub(crate) fn shown(&self) -> &str {
+        &self.shown
     }
 
     /// Asks for JSON.
@@ -75,7 +78,7 @@ impl Server {
         let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
         let body = body.map_err(|error| self.broken(&error))?;
         serde_json::from_slice(&body).map_err(|error| {
-            Failure::new(format!("the answer of {} is not JSON: {error}", self.url))
+            Failure::new(format!("the answer of {} is not JSON: {error}", self.shown))
                 .hint("is that a truegauge server?")
         })
     }
@@ -96,7 +99,7 @@ impl Server {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         let request = request.body(()).map_err(|error| {
-            Failure::new(format!("`{}` is not usable as a server's address: {error}", self.url))
+            Failure::new(format!("`{}` is not usable as a server's address: {error}", self.shown))
                 .hint("write it as `http://host:9494`")
         })?;
         let request = self.agent.configure_request(request).timeout_global(timeout).build();
@@ -111,14 +114,14 @@ impl Server {
         // Prometheus' API has the sentence alone.
         let said = body["error"].as_str().map_or_else(|| text("message"), str::to_owned);
         let message = match said {
-            message if message.is_empty() => format!("{} answered {status}", self.url),
+            message if message.is_empty() => format!("{} answered {status}", self.shown),
             message => format!("{message} ({status})"),
         };
         Err(Failure::new(message).hint(text("hint")))
     }
 
     fn broken(&self, error: &ureq::Error) -> Failure {
-        Failure::new(format!("cannot reach {}: {error}", self.url))
+        Failure::new(format!("cannot reach {}: {error}", self.shown))
             .hint("start a server with `truegauge up`, or name another with `--url` or `TRUEGAUGE_URL`")
     }
 }

@@ -64,7 +64,8 @@ fn summary(outcome: &SyncOutcome, url: &str) -> std::io::Result<()> {
     let SyncOutcome { spools, batches, points, bytes, .. } = outcome;
     let bytes = table::bytes(*bytes);
     print_line(&format!(
-        "sent {spools} spools to {url}: {batches} batches, {bytes}, {points} points stored"
+        "sent {spools} spools to {}: {batches} batches, {bytes}, {points} points stored",
+        client::shown_url(url)
     ))?;
     for dir in &outcome.busy {
         note(format_args!("left alone, its writer is alive: {}", dir.display()));

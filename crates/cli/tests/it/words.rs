@@ -135,3 +135,22 @@ fn settings_come_from_flag_variable_and_file_in_that_order() {
     assert_eq!(ask("from-file").status, 401);
     assert_eq!(ask("from-variable").json()["store"]["reserve_bytes"], 1 << 20);
 }
+
+#[test]
+fn no_password_of_the_url_is_printed() {
+    let home = tempfile::tempdir().unwrap();
+    for url in ["http://user:hunter2@127.0.0.1:1", "http://user:hunter2@ :x"] {
+        for args in [&["runs", "ls"][..], &["doctor"], &["sync", "."]] {
+            let args: Vec<&str> = args.iter().copied().chain(["--url", url]).collect();
+            let (_, out, err) = run(home.path(), &args);
+            assert!(!format!("{out}{err}").contains("hunter2"), "{args:?}\n{out}{err}");
+        }
+    }
+    let server = Server::start(&[]);
+    let url = server.url.replace("http://", "http://user:hunter2@");
+    for args in [&["runs", "ls"][..], &["doctor"], &["sync", "."]] {
+        let args: Vec<&str> = args.iter().copied().chain(["--url", &url]).collect();
+        let (_, out, err) = run(home.path(), &args);
+        assert!(!format!("{out}{err}").contains("hunter2"), "{args:?}\n{out}{err}");
+    }
+}
