@@ -73,13 +73,27 @@ impl Note {
     }
 }
 
+/// Warnings, and likewise infos, that an answer carries; more are counted.
+const TOLD_MAX: usize = 10;
+/// Different notes that are kept; more are counted.
+const KEPT_MAX: usize = 1000;
+
 /// The notes of one query, each text once.
 #[derive(Debug, Default)]
-pub(crate) struct Notes(BTreeMap<String, (Note, Span)>);
+pub(crate) struct Notes {
+    kept: BTreeMap<String, (Note, Span)>,
+    /// Warnings and infos beyond [`KEPT_MAX`].
+    beyond: (usize, usize),
+}
 
 impl Notes {
     pub(crate) fn add(&mut self, note: Note, span: Span) {
-        match self.0.entry(note.text()) {
+        let text = note.text();
+        if self.kept.len() >= KEPT_MAX && !self.kept.contains_key(&text) {
+            *(if note.is_warning() { &mut self.beyond.0 } else { &mut self.beyond.1 }) += 1;
+            return;
+        }
+        match self.kept.entry(text) {
             std::collections::btree_map::Entry::Vacant(free) => {
                 free.insert((note, span));
             }
@@ -101,7 +115,7 @@ impl Notes {
     /// Warnings and infos with their places in `query`.
     pub(crate) fn texts(&self, query: &str) -> (Vec<String>, Vec<String>) {
         let (mut warnings, mut infos) = (Vec::new(), Vec::new());
-        for (text, (note, span)) in &self.0 {
+        for (text, (note, span)) in &self.kept {
             let mut line = text.clone();
             if let Note::ForcedMonotonic { repair, .. } = note {
                 let done = write!(
@@ -118,6 +132,14 @@ impl Notes {
             }
             line.extend([" (", &span.place(query), ")"]);
             if note.is_warning() { warnings.push(line) } else { infos.push(line) }
+        }
+        let beyond = [(&mut warnings, self.beyond.0, "warning"), (&mut infos, self.beyond.1, "info")];
+        for (texts, beyond, name) in beyond {
+            let more = beyond + texts.len().saturating_sub(TOLD_MAX);
+            texts.truncate(TOLD_MAX);
+            if more > 0 {
+                texts.push(format!("{more} more {name} annotations omitted"));
+            }
         }
         (warnings, infos)
     }

@@ -341,10 +341,10 @@ impl Rule {
         &self,
         vector: Vec<(Labels, f64)>,
         source: &dyn Source,
-        (time_ms, query_ms): (i64, i64),
+        time_ms: i64,
         setting: &Setting,
     ) -> Result<BTreeMap<Labels, Alert>, String> {
-        let ask = |text: &str| ask(text, source, query_ms, setting);
+        let ask = |text: &str| ask(text, source, time_ms, setting);
         let mut found = BTreeMap::new();
         for (series, value) in vector {
             let scene = Scene {
@@ -391,8 +391,8 @@ impl Rule {
         setting: &Setting,
     ) -> Result<Vec<Write>, String> {
         let RuleKind::Alerting { for_ms, keep_firing_ms, .. } = self.text.kind else { return Ok(Vec::new()) };
-        let found = self.found(vector, source, times, setting)?;
         let time_ms = times.0;
+        let found = self.found(vector, source, time_ms, setting)?;
         let holding: BTreeSet<Labels> = found.keys().cloned().collect();
         for (labels, alert) in found {
             match self.alerts.get_mut(&labels).filter(|known| known.state != AlertState::Inactive) {

@@ -255,3 +255,18 @@ fn threads_do_not_change_an_answer() {
         assert_eq!(ask(1), ask(8), "{text}");
     }
 }
+
+#[test]
+fn many_remarks_are_counted() {
+    let mut source = MemorySource::new();
+    for metric in 0..1500_i64 {
+        let labels = Labels::from_pairs([("__name__", format!("m{metric:04}"))]);
+        source.push(labels.clone(), 0, 1.0);
+        source.push(labels, 10_000_000_000, 2.0);
+    }
+    let query = Query::parse("sum(rate({__name__=~\"m.*\"}[1m]))").unwrap();
+    let answer = query.instant(&source, 10_000, &Options::default()).unwrap();
+    assert_eq!(answer.infos.len(), 11);
+    assert!(answer.infos[0].ends_with("\"m0000\" (1:10)"), "{}", answer.infos[0]);
+    assert_eq!(answer.infos[10], "1490 more info annotations omitted");
+}
