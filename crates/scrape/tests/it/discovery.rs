@@ -84,7 +84,7 @@ fn files_are_followed_and_a_broken_one_changes_nothing() {
     std::fs::write(folder.path().join("other.json"), "[{\"targets\": [\"ignored:1\"]}]").unwrap();
     let pattern = folder.path().join("x-*.json");
     let (scraper, landed) = start(&format!(
-        "scrape_configs:\n- job_name: j\n  scrape_interval: 50ms\n  file_sd_configs: [{{files: ['{}'], refresh_interval: 20ms}}]\n",
+        "scrape_configs:\n- job_name: j\n  scrape_interval: 500ms\n  file_sd_configs: [{{files: ['{}'], refresh_interval: 20ms}}]\n",
         pattern.display()
     ));
     let first = landed.batch("page of the first target", |b| samples(b).iter().any(|s| s.starts_with("a{")));
@@ -113,7 +113,7 @@ fn a_reload_keeps_what_stays_and_ends_what_goes() {
     let text = |addresses: &[&str], rules: &str| {
         let targets = addresses.join("', '");
         format!(
-            "scrape_configs:\n- job_name: j\n  scrape_interval: 50ms\n  static_configs: [{{targets: ['{targets}']}}]\n  metric_relabel_configs: [{rules}]\n"
+            "scrape_configs:\n- job_name: j\n  scrape_interval: 500ms\n  static_configs: [{{targets: ['{targets}']}}]\n  metric_relabel_configs: [{rules}]\n"
         )
     };
     let (scraper, landed) = start(&text(&[&stays.address, &goes.address], ""));

@@ -13,7 +13,7 @@ use crate::support::{Request, Target, head, job, ok, reason, report, samples, st
 /// Starts a scraper on a target that answers so; the first batch is down. Returns the reason.
 fn down(settings: &str, answer: impl Fn(&Request, &mut TcpStream) + Send + Sync + 'static) -> String {
     let target = Target::new(answer);
-    let (scraper, landed) = start(&job(&target.address, settings).replace("50ms", "500ms"));
+    let (scraper, landed) = start(&job(&target.address, settings).replace("500ms", "5s"));
     let batch = landed.next();
     assert_eq!(report(&batch, "up"), 0.0, "{batch:?}");
     assert_eq!(samples(&batch).len(), 1, "{batch:?}");

@@ -197,10 +197,10 @@ pub(crate) fn start(text: &str) -> (Scraper, Landed) {
     (scraper, landed)
 }
 
-/// One job at 50 ms with more settings, one static target.
+/// One job at 500 ms with more settings, one static target.
 pub(crate) fn job(address: &str, settings: &str) -> String {
     format!(
-        "scrape_configs:\n- job_name: j\n  scrape_interval: 50ms\n  static_configs: [{{targets: ['{address}']}}]\n{}",
+        "scrape_configs:\n- job_name: j\n  scrape_interval: 500ms\n  static_configs: [{{targets: ['{address}']}}]\n{}",
         settings.lines().fold(String::new(), |text, line| text + "  " + line + "\n")
     )
 }
