@@ -124,6 +124,8 @@ pub(crate) struct State {
     pub(crate) head_points: u64,
     /// Series that have points to be sealed.
     pub(crate) head_series: u64,
+    /// A segment that the manifest names could not be opened: nobody knows whose points it holds.
+    pub(crate) incomplete: bool,
     /// Segments may hold points of series that are no more.
     pub(crate) purged: bool,
 }
@@ -248,8 +250,11 @@ impl State {
         }
     }
 
-    /// The series of no run that have points in `segments` and nowhere else.
+    /// The series of no run that have points in `segments` and surely nowhere else.
     pub(crate) fn only_in(&self, segments: &[Arc<Segment>]) -> Vec<SeriesId> {
+        if self.incomplete {
+            return Vec::new();
+        }
         let mut ids: Vec<SeriesId> = segments.iter().flat_map(|s| s.listed()).map(|l| l.series).collect();
         ids.sort_unstable();
         ids.dedup();

@@ -499,6 +499,7 @@ fn load_segments(
         known.insert(path.clone());
         let Some(manifest) = Manifest::decode(*id, row) else {
             damage(format!("the manifest's row of `{}` is damaged", path.display()));
+            state.incomplete = true;
             continue;
         };
         match Segment::open(dir, *id, manifest.class, damage) {
@@ -511,7 +512,10 @@ fn load_segments(
                 }
                 all.push(opened);
             }
-            Err(error) => damage(format!("`{}`: {error}", path.display())),
+            Err(error) => {
+                damage(format!("`{}`: {error}", path.display()));
+                state.incomplete = true;
+            }
         }
     }
     all.sort_by_key(|opened| opened.segment.age);

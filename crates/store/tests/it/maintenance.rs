@@ -180,3 +180,32 @@ fn series_of_no_run_go_by_size_oldest_first_and_are_forgotten_with_their_last_po
     store.append(batch("a", "loss", line(0, 5))).unwrap();
     assert_eq!(store.status().series, 1);
 }
+
+#[test]
+fn a_series_stays_known_while_a_file_that_may_hold_it_is_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), Options { seal_points: 1, ..options() }).unwrap();
+    let labels = Labels::from_pairs([("__name__", "up"), ("host", "n1")]);
+    let identity = SeriesIdentity { labels, display: "up".into() };
+    for day in [0, 20] {
+        let samples = (0..300).map(|n| model::Sample { time_ns: T0 + day * DAY + n, value: 1.0, step: None });
+        let series = vec![SeriesBatch { identity: identity.clone(), samples: samples.collect() }];
+        store.append(Batch { series, ..Batch::default() }).unwrap();
+        store.maintain(T0 + day * DAY).unwrap();
+    }
+    drop(store);
+    let segments = dir.path().join("segments");
+    let mut files: Vec<_> = std::fs::read_dir(&segments).unwrap().map(|f| f.unwrap().path()).collect();
+    files.sort();
+    let away = dir.path().join("away");
+    std::fs::rename(&files[1], &away).unwrap();
+    let store = open(dir.path());
+    assert_eq!(store.status().damage.len(), 1);
+    store.maintain(T0 + 35 * DAY).unwrap();
+    assert_eq!(store.status().segments, 0, "the older file is due");
+    drop(store);
+    std::fs::rename(&away, &files[1]).unwrap();
+    let store = open(dir.path());
+    let found = store.select(&[store::Matcher::equal("host", "n1")], i64::MIN, i64::MAX);
+    assert_eq!(read(&store, found[0].id).len(), 300);
+}
