@@ -1,6 +1,7 @@
 /** The shell: bar, page, and what floats above. */
 import { useEffect, useState } from 'preact/hooks';
 import { KeySheet } from './components/key_sheet';
+import { Later } from './components/later';
 import { keptQuery } from './components/link';
 import { Toasts } from './components/toasts';
 import { TokenPrompt } from './components/token_prompt';
@@ -14,6 +15,8 @@ import { nextTheme } from './lib/theme';
 import { RunLoading, RunPage } from './pages/run';
 import { RunsPage } from './pages/runs';
 
+const explorePage = () => import('./pages/explore').then((m) => m.ExplorePage);
+
 /** Everything. */
 export function App() {
   useEffect(
@@ -26,6 +29,12 @@ export function App() {
           run: () => (sheetOpen.value = !sheetOpen.value),
         },
         { keys: 'g r', does: 'Runs', group: 'Everywhere', run: () => open(`/runs${keptQuery()}`) },
+        {
+          keys: 'g e',
+          does: 'Explore',
+          group: 'Everywhere',
+          run: () => open(`/explore${keptQuery()}`),
+        },
         { keys: 'g t', does: 'Next theme', group: 'Everywhere', run: nextTheme },
       ),
     [],
@@ -51,6 +60,8 @@ function Page({ route }: { route: Route }) {
       return <RunsPage key={JSON.stringify(route.scope)} scope={route.scope} />;
     case 'run':
       return <RunPage key={route.runId} scope={route.scope} runId={route.runId} tab={route.tab} />;
+    case 'explore':
+      return <Later page={explorePage} />;
     case 'short':
       return <ShortLink runId={route.runId} />;
     case 'home':

@@ -6,9 +6,12 @@ import { shift, zoomAround } from './range';
 import type { Shape } from './shape';
 import * as view from './view';
 
+/** What is zoomed, and where its cursor is. */
+export type Moved = Pick<Board, 'zoom' | 'pinned' | 'point' | 'rangeOf' | 'cursor'>;
+
 /** What brush, wheel and drag do; a bare wheel zooms only when the card has the focus. */
 export function plotEvents(
-  board: Board,
+  board: Moved,
   axis: () => Axis,
   root: { current: HTMLElement | null },
 ): PlotEvents {
@@ -51,13 +54,13 @@ export function plotEvents(
 }
 
 /** Zooms around the cursor, or around the middle. */
-export function zoomAt(board: Board, axis: Axis, factor: number): void {
+export function zoomAt(board: Moved, axis: Axis, factor: number): void {
   const range = board.rangeOf(axis);
   board.zoom(axis, zoomAround(range, board.cursor[axis].peek() ?? (range.from + range.to) / 2, factor));
 }
 
 /** Moves the cursor by buckets of this chart. */
-export function stepCursor(board: Board, axis: Axis, shape: Shape | null, by: number): void {
+export function stepCursor(board: Moved, axis: Axis, shape: Shape | null, by: number): void {
   if (!shape || shape.x.length === 0) return;
   const { from, to } = board.rangeOf(axis);
   const inside = Array.from(shape.x).filter((x) => x >= from && x <= to);

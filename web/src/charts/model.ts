@@ -97,7 +97,7 @@ export function modelOf(board: Board, chart: ChartInfo, loaded: Loaded, card: Ca
 }
 
 /** A power of ten for values whose distances or ticks would be no numbers any more; else 1. */
-function factorOf(lines: Line[]): number {
+export function factorOf(lines: Line[]): number {
   let largest = 0;
   for (const line of lines)
     for (const v of line.raw) if (Number.isFinite(v)) largest = Math.max(largest, Math.abs(v));

@@ -197,7 +197,7 @@ function marksOf(columns: Columns[]): Mark[] {
 }
 
 /** Breaks that all series share; attempts of one series follow each other. */
-function holesOf(lines: Line[]): Range[] {
+export function holesOf(lines: Line[]): Range[] {
   const bySeries = new Map<string, Range[]>();
   for (const line of lines) {
     if (line.ghost) continue;

@@ -6,7 +6,10 @@ import { slotDash, slotProperty } from '../lib/colour';
 import type { Axis } from '../lib/points';
 import { labelText } from '../lib/text';
 
-function Swatch({ board, entry }: { board: Board; entry: Entry }) {
+/** What colours the entries and has the cursor. */
+export type Legends = Pick<Board, 'slot' | 'cursor' | 'settled'>;
+
+function Swatch({ board, entry }: { board: Legends; entry: Entry }) {
   const slot = board.slot(entry.labels);
   return (
     <svg class="swatch" width="18" height="8" aria-hidden="true">
@@ -20,7 +23,7 @@ function Swatch({ board, entry }: { board: Board; entry: Entry }) {
 }
 
 interface ReadoutProps {
-  board: Board;
+  board: Legends;
   axis: Axis;
   shape: Shape;
   entry: Entry;
@@ -58,7 +61,7 @@ export function Readout({ board, axis, shape, entry, unit, alone, hover }: Reado
 }
 
 interface LegendProps {
-  board: Board;
+  board: Legends;
   axis: Axis;
   shape: Shape;
   entries: Entry[];

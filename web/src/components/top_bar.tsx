@@ -55,6 +55,9 @@ export function TopBar() {
         <Link href={runsPath(scope)} current={route.page === 'runs' || route.page === 'run'}>
           Runs
         </Link>
+        <Link href="/explore" current={route.page === 'explore'}>
+          Explore
+        </Link>
       </nav>
       <div class="right">
         {lostSince.value !== null && (

@@ -34,12 +34,18 @@ export function param(name: string, fallback = ''): string {
   return params.value.get(name) ?? fallback;
 }
 
-/** Sets parameters; `null` or the empty string takes one out. A zoom makes a history entry. */
-export function setParams(changes: Record<string, string | null>, zoom = false): void {
+/** A parameter that may be given several times. */
+export function paramList(name: string): string[] {
+  return params.value.getAll(name);
+}
+
+/** Sets parameters; `null` or nothing takes one out, a list repeats it. A zoom makes a history entry. */
+export function setParams(changes: Record<string, string | string[] | null>, zoom = false): void {
   const next = new URLSearchParams(window.location.search);
   for (const [name, value] of Object.entries(changes)) {
-    if (value === null || value === '') next.delete(name);
+    if (value === null || value === '' || Array.isArray(value)) next.delete(name);
     else next.set(name, value);
+    if (Array.isArray(value)) for (const one of value) next.append(name, one);
   }
   const query = next.toString();
   const href = window.location.pathname + (query ? `?${query}` : '');

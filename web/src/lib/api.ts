@@ -59,7 +59,11 @@ export async function refusal(answer: Response): Promise<ApiError> {
   try {
     const body: unknown = await answer.json();
     if (typeof body === 'object' && body !== null && 'error' in body) {
-      const error = body.error as Record<string, unknown>;
+      // The Prometheus API gives the message alone.
+      const error = (typeof body.error === 'string' ? { message: body.error } : body.error) as Record<
+        string,
+        unknown
+      >;
       const text = (field: string) => (typeof error[field] === 'string' ? (error[field] as string) : '');
       return new ApiError(
         answer.status,
@@ -74,12 +78,12 @@ export async function refusal(answer: Response): Promise<ApiError> {
   return new ApiError(answer.status, answer.statusText || 'no reason given', '', requestId);
 }
 
-/** Asks, and throws [`ApiError`] unless the answer is 2xx; an abort throws as `fetch` does. */
+/** Asks a path below the API, or an absolute one, and throws [`ApiError`] unless the answer is 2xx; an abort throws as `fetch` does. */
 export async function ask(path: string, init: RequestInit = {}): Promise<Response> {
   inFlight.value++;
   try {
     const headers = { ...authorization(), ...(init.body ? { 'content-type': 'application/json' } : {}) };
-    const answer = await fetch(BASE + path, {
+    const answer = await fetch(path.startsWith('/') ? path : BASE + path, {
       ...init,
       headers: { ...headers, ...(init.headers as object) },
     }).catch((error: unknown) => {

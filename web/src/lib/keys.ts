@@ -3,7 +3,7 @@ import { signal } from '@preact/signals';
 
 /** A key and what it does. */
 export interface Binding {
-  /** As `KeyboardEvent.key`, with `Shift+`; two keys of a sequence with a space, such as `g r`. */
+  /** As `KeyboardEvent.key`, with `Ctrl+` and `Shift+` (such with `Ctrl+` act in text, too); two keys of a sequence with a space, such as `g r`. */
   keys: string;
   /** What it does, for the sheet. */
   does: string;
@@ -72,7 +72,8 @@ let prefix = '';
 function nameOf(event: KeyboardEvent): string {
   const shifted = event.shiftKey && (event.key.length > 1 || event.key === ' ');
   const key = event.key === ' ' ? 'Space' : event.key;
-  return shifted ? `Shift+${key}` : key;
+  const command = event.ctrlKey || event.metaKey ? 'Ctrl+' : '';
+  return command + (shifted ? `Shift+${key}` : key);
 }
 
 /** Whether the element itself acts on this key, so that a binding must not take it away. */
@@ -83,9 +84,9 @@ function actsItself(target: EventTarget | null, key: string): boolean {
 
 /** Hands a key press to its binding. */
 export function press(event: KeyboardEvent): void {
-  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.defaultPrevented || event.altKey) return;
   const key = nameOf(event);
-  if (takesText(event.target) || actsItself(event.target, key)) return;
+  if (!key.startsWith('Ctrl+') && (takesText(event.target) || actsItself(event.target, key))) return;
   if (document.querySelector('dialog[open]') && key !== 'Escape' && key !== '?') return;
   if (key.length === 1 && key !== '?' && !lettersOn.value) return;
   const active = bound();

@@ -15,6 +15,7 @@ export type Route =
   | { page: 'runs'; scope: Scope | null }
   | { page: 'run'; scope: Scope; runId: string; tab: Tab }
   | { page: 'short'; runId: string }
+  | { page: 'explore' }
   | { page: 'home' }
   | { page: 'missing' };
 
@@ -35,6 +36,7 @@ export function parseRoute(path: string): Route {
   const [first, ...rest] = path.split('/').filter((piece) => piece !== '');
   if (first === undefined) return { page: 'home' };
   if (first === 'runs' && rest.length === 0) return { page: 'runs', scope: null };
+  if (first === 'explore' && rest.length === 0) return { page: 'explore' };
   if (first === 'r' && rest.length === 1) return { page: 'short', runId: unpart(rest[0]) };
   if (first !== 'o' || rest.length < 4) return { page: 'missing' };
   const scope = { organization: unpart(rest[0]), workspace: unpart(rest[1]), project: unpart(rest[2]) };

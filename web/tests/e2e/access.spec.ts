@@ -1,25 +1,9 @@
 /** For who can't see, use a mouse, or has no token. */
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import type { Page } from '@playwright/test';
+import { clean } from './axe';
 import { card, expect, openCharts, runId, test, words } from './fixture';
 import { curve, Writer } from './push';
 
 test.use({ world: 'access' });
-
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-
-async function clean(page: Page): Promise<void> {
-  await page.evaluate(AXE);
-  const found = await page.evaluate(async () => {
-    const { axe } = window as unknown as {
-      axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
-    };
-    const { violations } = await axe.run();
-    return violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 160)).join(' | ')}`);
-  });
-  expect(found).toEqual([]);
-}
 
 test.beforeAll(async ({ server }) => {
   const now = Date.now();

@@ -1,0 +1,21 @@
+/** The unit of a query's values, as far as its text tells. */
+import { unitOfName } from '../charts/sections';
+import { metricsIn, wordsOf } from './words';
+
+/** Operations after which a value is no longer in the unit of its metric. */
+const OTHER = /^(count|group|stdvar|absent|changes|resets|timestamp|sgn|ln|log2|log10|exp|quantile_of|deriv)/;
+
+/** That of the metric it reads; empty where that says nothing, as where it is reckoned with. */
+export function unitOf(query: string, known: ReadonlyMap<string, { unit: string }>): string {
+  const words = wordsOf(query);
+  const names = metricsIn(query, new Set(known.keys()));
+  if (names.length !== 1) return '';
+  const calls = words.filter((w) => w.kind === 'call').map((w) => w.text.toLowerCase());
+  if (calls.some((c) => OTHER.test(c))) return '';
+  if (words.some((w) => w.kind === 'sign' && /^[-+*/^%]$/.test(w.text))) return '';
+  const unit = known.get(names[0])?.unit || unitOfName(names[0]);
+  const perSecond = calls.some((c) => c === 'rate' || c === 'irate');
+  if (!perSecond) return unit;
+  if (unit === 's') return '';
+  return unit === 'J' ? 'W' : unit ? `${unit}/s` : '1/s';
+}

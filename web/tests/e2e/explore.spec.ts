@@ -1,0 +1,283 @@
+/** Explore: queries of the real engine over what was pushed. */
+import type { Page } from '@playwright/test';
+import { clean } from './axe';
+import { expect, test } from './fixture';
+import { curve, Writer } from './push';
+import type { RealServer } from './server';
+
+test.use({ world: 'explore' });
+
+const HOSTILE = '<img src=x onerror=alert(1)>\u202e';
+const MANY = 60;
+
+test.beforeAll(async ({ server }) => {
+  const now = Date.now();
+  const writer = new Writer(server.url);
+  const untimed = (points: { ms: number; value: number }[]) => points.map(({ ms, value }) => ({ ms, value }));
+  await writer.push({
+    organization: 'acme',
+    project: 'llm',
+    run: 'explored',
+    event: 1,
+    timeMs: now - 3_600_000,
+    series: [
+      { name: 'loss', points: curve(1800, now, (s) => 2 + 8 * Math.exp(-s / 400)) },
+      ...[0, 1, 2, 3, 4, 5].map((gpu) => ({
+        name: 'throttled_seconds_total',
+        labels: { host: `host-${gpu + 1}`, gpu: `${gpu}` },
+        points: untimed(curve(3000, now, (s) => s * (0.05 + gpu / 20) + 9 * Math.sin(s / 90 + gpu))),
+      })),
+      {
+        name: 'system/cpu/utilization',
+        labels: { host: 'host-1' },
+        points: untimed(
+          curve(900, now - 2_000_000, (s) => 30 + 4 * Math.sin(s / 60)).concat(
+            curve(900, now, (s) => 60 + 5 * Math.cos(s / 40)),
+          ),
+        ),
+      },
+      {
+        name: 'ended',
+        labels: { part: HOSTILE },
+        points: untimed(curve(300, now - 1_500_000, () => 7)),
+      },
+      ...Array.from({ length: MANY }, (_, shard) => ({
+        name: 'many',
+        labels: { shard: `${shard}` },
+        points: untimed(curve(30, now, () => shard)),
+      })),
+    ],
+  });
+});
+
+const box = (page: Page, letter = 'A') => page.getByRole('textbox', { name: `Query ${letter}` });
+const chart = (page: Page, letter = 'A') => page.locator(`[data-query="${letter}"]`);
+const words = (page: Page, letter = 'A') => chart(page, letter).locator('.plot');
+const rows = (page: Page) => page.getByRole('region', { name: 'Table of series' }).locator('tbody tr');
+
+async function openWith(page: Page, server: RealServer, query: Record<string, string> | string[][]) {
+  await page.goto(`${server.url}/explore?${new URLSearchParams(query as Record<string, string>)}`);
+}
+
+test('examples have data here, and a click runs one', async ({ page, server }) => {
+  await page.goto(`${server.url}/runs`);
+  await page.getByRole('link', { name: 'Explore', exact: true }).click();
+  const examples = page.getByRole('region', { name: 'Examples' }).getByRole('button');
+  await expect(examples).toHaveCount(6);
+  for (const query of await examples.allTextContents()) {
+    const [start, end] = [Date.now() / 1000 - 3600, Date.now() / 1000].map(String);
+    const asked = new URLSearchParams({ query, start, end, step: '15' });
+    const answer = await fetch(`${server.url}/api/v1/query_range?${asked}`);
+    const { data } = (await answer.json()) as { data: { result: unknown[] } };
+    expect(data.result.length, query).toBeGreaterThan(0);
+  }
+  await examples.first().click();
+  await expect(page).toHaveURL(/q=loss/);
+  await expect(chart(page).locator('canvas')).toBeVisible();
+  await expect(page.getByText(/1 series · [\d,]+ samples read · [\d.]+ ms/)).toBeVisible();
+});
+
+test('queries are typed with completion, run by a key, and live in the address', async ({ page, server }) => {
+  await page.goto(`${server.url}/explore`);
+  await expect(page.getByRole('region', { name: 'What costs series' })).toContainText('many');
+  await page.keyboard.press('/');
+  await page.keyboard.type('max by (host) (rate(thr');
+  await page.getByRole('option', { name: /throttled_seconds_total/ }).waitFor();
+  await page.keyboard.press('Enter');
+  await page.keyboard.type('{ho');
+  await page.getByRole('option', { name: 'host' }).first().waitFor();
+  await page.keyboard.press('Tab');
+  await page.keyboard.type('=~"host-1');
+  await page.keyboard.type('|host-2"}[5m]))');
+  await expect(box(page)).toHaveValue(
+    'max by (host) (rate(throttled_seconds_total{host=~"host-1|host-2"}[5m]))',
+  );
+  await page.keyboard.press('Control+Enter');
+  await expect(words(page)).toHaveAttribute('aria-label', /Query A.*2 of 2 series/);
+  await expect(rows(page)).toHaveCount(2);
+  await page.getByRole('button', { name: '+ query' }).click();
+  await box(page, 'B').fill('avg(system_cpu_utilization)');
+  await expect(page.getByText('not run yet')).toBeVisible();
+  await page.keyboard.press('Control+Enter');
+  await expect(words(page, 'B')).toHaveAttribute('aria-label', /Query B, %/);
+  await expect(rows(page)).toHaveCount(3);
+  await page.reload();
+  await expect(box(page, 'B')).toHaveValue('avg(system_cpu_utilization)');
+  await expect(rows(page)).toHaveCount(3);
+  await page.goBack();
+  await expect(chart(page, 'B')).toHaveCount(0);
+  await expect(rows(page)).toHaveCount(2);
+});
+
+test('a mistake has a place and keeps the rest of the page', async ({ page, server }) => {
+  await openWith(page, server, [
+    ['q', 'sum(löss{'],
+    ['q', 'loss'],
+  ]);
+  const error = page.getByRole('alert');
+  await expect(error).toContainText('parse error');
+  await expect(error).toContainText(/line 1, column \d+/);
+  await expect(page.locator('.box').first().locator('.wrong')).toHaveCount(1);
+  await expect(box(page)).toHaveAttribute('aria-invalid', 'true');
+  await expect(words(page, 'B')).toHaveAttribute('aria-label', /lowest/);
+  await box(page).fill('loss');
+  await expect(error).toHaveCount(0);
+});
+
+test('gaps are gaps, and what has ended says so', async ({ page, server }) => {
+  await openWith(page, server, [
+    ['q', 'system_cpu_utilization'],
+    ['q', 'last_over_time(ended[20s])'],
+    ['step', '15s'],
+  ]);
+  await expect(words(page)).toHaveAttribute('aria-label', /1 gaps/);
+  const ended = rows(page).filter({ hasText: 'ended' });
+  await expect(ended).toContainText('absent');
+  await expect(ended).toContainText(/0\.\d\d/);
+  // A name from outside is text, and its hidden characters are seen.
+  await expect(page.locator('.series-table')).toContainText('<img src=x onerror=alert(1)>\\u202e');
+  await expect(page.locator('main img')).toHaveCount(0);
+});
+
+test('more series than a chart draws are counted', async ({ page, server }) => {
+  await openWith(page, server, { q: 'many' });
+  await expect(chart(page).getByText(`20 of ${MANY} shown`)).toBeVisible();
+  await expect(chart(page).locator('.legend button')).toHaveCount(20);
+  await expect(rows(page)).toHaveCount(MANY);
+  await expect(rows(page).first()).toContainText('59');
+});
+
+test('an answer that the server cut says how many there are', async ({ page, server }) => {
+  await page.route('**/api/v1/query_range', async (route) => {
+    const form = new URLSearchParams(route.request().postData() ?? '');
+    form.set('limit', '50');
+    await route.continue({ postData: form.toString() });
+  });
+  await openWith(page, server, { q: 'many' });
+  await expect(rows(page)).toHaveCount(50);
+  await expect(chart(page).getByText(`20 of ${MANY} shown`)).toBeVisible();
+  await expect(page.getByText(`50 of ${MANY} series.`)).toBeVisible();
+  await expect(chart(page).getByText(/warning/)).toHaveCount(0);
+});
+
+test('the engine is heard: warnings and infos are badges', async ({ page, server }) => {
+  await openWith(page, server, { q: 'rate(loss[5m]) + quantile(2, loss)' });
+  await chart(page)
+    .getByText(/1 warning/)
+    .click();
+  await expect(chart(page)).toContainText(/quantile value should be between 0 and 1/);
+  await expect(chart(page).getByText(/1 info/)).toBeVisible();
+});
+
+test('the metric is described beside its query, with what it costs', async ({ page, server }) => {
+  await openWith(page, server, { q: 'avg(system_cpu_utilization)' });
+  const about = page.getByRole('region', { name: 'Metric system_cpu_utilization' });
+  await expect(about).toContainText('%');
+  await expect(about).toContainText('gauge');
+  await expect(about).toContainText('CPU time');
+  await expect(about).toContainText('How it misleads.');
+  await expect(about.getByText('host', { exact: true })).toBeVisible();
+});
+
+test('range and step are chosen, zoomed and shared', async ({ page, server }) => {
+  await openWith(page, server, { q: 'loss' });
+  await expect(chart(page).getByText('step 5 s')).toBeVisible();
+  await page.getByRole('button', { name: /Last 1 h/ }).click();
+  await page.getByRole('menuitemcheckbox', { name: 'Last 15 min' }).click();
+  await expect(page).toHaveURL(/from=-15m/);
+  await expect(chart(page).getByText('step 2 s')).toBeVisible();
+  await page.getByRole('button', { name: 'fixed' }).click();
+  await page.getByRole('textbox', { name: 'Fixed step' }).fill('30s');
+  await expect(chart(page).getByText('step 30 s')).toBeVisible();
+  await expect(page).toHaveURL(/step=30s/);
+  const area = (await chart(page).locator('.u-over').boundingBox())!;
+  await page.mouse.move(area.x + area.width * 0.25, area.y + 60);
+  await page.mouse.down();
+  await page.mouse.move(area.x + area.width * 0.75, area.y + 60, { steps: 5 });
+  await page.mouse.up();
+  await expect(page).toHaveURL(/from=\d+.*to=\d+/);
+  await expect(page.getByRole('button', { name: /Fixed/ }).first()).toBeVisible();
+  await page.keyboard.press('Escape');
+  await chart(page).focus();
+  await page.keyboard.press('0');
+  await expect(page).toHaveURL(/from=-15m/);
+  await page.keyboard.press('<');
+  await expect(page).toHaveURL(/from=-30m/);
+});
+
+test('copied Python and PromQL, and files, are the same question', async ({ page, server }) => {
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await openWith(page, server, { q: 'loss{run="explored"}' });
+  await expect(rows(page)).toHaveCount(1);
+  await page.getByRole('button', { name: 'Copy as' }).click();
+  await page.getByRole('menuitem', { name: 'Python' }).click();
+  const python = await page.evaluate(() => navigator.clipboard.readText());
+  expect(python).toContain('a = query_range("loss{run=\\"explored\\"}")');
+  expect(python).toContain(`${server.url}/api/v1/query_range`);
+  const [csv] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('button', { name: 'CSV' }).click(),
+  ]);
+  const lines = (await (await csv.createReadStream()).toArray()).join('').trim().split('\n');
+  expect(lines[0]).toMatch(/^query,time,__name__,.*,value$/);
+  expect(lines.length).toBeGreaterThan(100);
+});
+
+test('what costs series is listed, and a click asks for it', async ({ page, server }) => {
+  await page.goto(`${server.url}/explore`);
+  await expect(page.getByRole('heading', { name: 'Explore' })).toBeVisible();
+  await page.keyboard.press(']');
+  await page.keyboard.press(']');
+  await expect(page).toHaveURL(/view=cardinality/);
+  const metrics = page.getByRole('region', { name: 'Series of a metric', exact: true });
+  await expect(metrics.getByRole('listitem').first()).toContainText(`many${MANY}`);
+  await expect(page.getByRole('region', { name: 'Values of a label', exact: true })).toContainText('shard');
+  await page.keyboard.press('[');
+  await page.getByRole('searchbox', { name: 'Filter metrics' }).fill('cpu');
+  await page.getByRole('button', { name: 'system_cpu_utilization' }).click();
+  await expect(page).not.toHaveURL(/view=/);
+  await expect(words(page)).toHaveAttribute('aria-label', /Query A, %/);
+});
+
+for (const theme of ['light', 'dark']) {
+  test(`every view is clean for axe, ${theme}`, async ({ page, server }) => {
+    await openWith(page, server, [
+      ['q', 'max by (host, gpu) (rate(throttled_seconds_total[5m])) > 0.02'],
+      ['q', 'system_cpu_utilization + '],
+      ['theme', theme],
+    ]);
+    await expect(rows(page)).toHaveCount(6);
+    await expect(page.getByRole('alert')).toBeVisible();
+    await expect(page.getByRole('region', { name: 'Metric system_cpu_utilization' })).toContainText(
+      /\d value/,
+    );
+    await clean(page);
+    await box(page).fill('avg by (host) (thr');
+    await box(page).press('End');
+    await page.keyboard.type('o');
+    await page.getByRole('option').first().waitFor();
+    await clean(page);
+    await page.keyboard.press('Escape');
+    for (const view of ['metrics', 'cardinality']) {
+      await openWith(page, server, { view, theme });
+      await expect(page.getByRole('listitem').or(page.locator('tbody tr')).first()).toBeVisible();
+      await clean(page);
+    }
+    await page.goto(`${server.url}/explore?theme=${theme}`);
+    await expect(page.getByRole('region', { name: 'Examples' })).toBeVisible();
+    await clean(page);
+  });
+}
+
+test('a narrow window reflows into one column', async ({ page, server }) => {
+  await page.setViewportSize({ width: 320, height: 640 });
+  for (const view of ['', 'metrics', 'cardinality']) {
+    await openWith(page, server, {
+      q: 'max by (host, gpu) (rate(throttled_seconds_total[5m])) > 0.02',
+      view,
+    });
+    await expect(page.locator('.panel').first()).toBeVisible();
+    if (!view) await expect(rows(page)).toHaveCount(6);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320);
+  }
+});
