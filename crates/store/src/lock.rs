@@ -1,16 +1,24 @@
 //! One server per directory.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::OpenError;
 
 /// Holds the directory until it is dropped; the system lets go of it when the process dies.
 #[derive(Debug)]
-pub(crate) struct DirectoryLock(#[expect(dead_code, reason = "its life is the lock")] File);
+pub(crate) struct DirectoryLock(File);
 
 impl DirectoryLock {
+    /// Whether `dir` still is the directory that was taken.
+    pub(crate) fn is_of(&self, dir: &Path) -> bool {
+        let place = |found: std::io::Result<Metadata>| found.map(|f| (f.dev(), f.ino())).ok();
+        let taken = place(self.0.metadata());
+        taken.is_some() && taken == place(std::fs::metadata(dir.join("lock")))
+    }
+
     /// Takes `dir/lock` and writes this process's id into it.
     pub(crate) fn take(dir: &Path) -> Result<Self, OpenError> {
         let path = dir.join("lock");

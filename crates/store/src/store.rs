@@ -39,7 +39,7 @@ pub(crate) struct Inner {
     damage: Mutex<Vec<String>>,
     refusing: Mutex<Option<String>>,
     commits: AtomicU64,
-    _lock: DirectoryLock,
+    lock: DirectoryLock,
 }
 
 /// The right to write.
@@ -105,7 +105,7 @@ impl Inner {
             damage: Mutex::default(),
             refusing: Mutex::default(),
             commits: AtomicU64::new(0),
-            _lock: lock,
+            lock,
         };
         for why in damage {
             inner.report_damage(why);
@@ -217,6 +217,18 @@ impl Inner {
         }
     }
 
+    /// An error once the directory was moved, removed or replaced: what is written to open files then
+    /// is gone with them.
+    fn check_place(&self) -> Result<(), AppendError> {
+        if self.lock.is_of(&self.dir) && catalogue_path(&self.dir).exists() {
+            return Ok(());
+        }
+        let dir = self.dir.display();
+        let reason =
+            format!("`{dir}` was moved or removed under it: put it back, or start the server again");
+        Err(AppendError::Failed { reason })
+    }
+
     /// Decides, commits and shows a group of batches; one answer each, in order.
     pub(crate) fn commit_group(&self, batches: Vec<Batch>) -> Vec<Result<Receipt, AppendError>> {
         let count = batches.len();
@@ -244,6 +256,7 @@ impl Inner {
         }
         let mut writer = self.lock_writer();
         self.make_ready(&mut writer)?;
+        self.check_place()?;
         let damage = |why| self.report_damage(why);
         let (answers, (change, counters, decided)) = {
             let state = self.read_state();
@@ -384,6 +397,9 @@ impl Inner {
         let mut refusing = self.refusing.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if free_bytes < self.options.reserve_bytes {
             refusing = Some(self.full().to_string());
+        }
+        if let Err(error) = self.check_place() {
+            refusing = Some(error.to_string());
         }
         let state = self.read_state();
         Status {

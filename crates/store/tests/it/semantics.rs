@@ -193,3 +193,27 @@ fn writer_that_lost_thousands_of_deliveries_goes_on() {
     assert!(!store.append(sent(batch("a", "loss", line(2, 1)), writer(1), 2)).unwrap().duplicate);
     assert_eq!(series(&store, "a", "loss").points, 8_001);
 }
+
+#[test]
+fn nothing_is_acknowledged_once_the_directory_is_gone() {
+    let home = tempfile::tempdir().unwrap();
+    let (dir, elsewhere) = (home.path().join("data"), home.path().join("elsewhere"));
+    let store = open(&dir);
+    store.append(batch("a", "loss", line(0, 1))).unwrap();
+    std::fs::rename(&dir, &elsewhere).unwrap();
+    for _ in 0..2 {
+        let refused = store.append(batch("a", "loss", line(1, 1))).unwrap_err().to_string();
+        assert!(refused.contains("was moved or removed"), "{refused}");
+        assert!(store.status().refusing.unwrap().contains("was moved or removed"));
+        // Another directory at its place is not the one that was opened.
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("lock"), "").unwrap();
+        std::fs::write(dir.join("catalogue.redb"), "").unwrap();
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+    std::fs::rename(&elsewhere, &dir).unwrap();
+    store.append(batch("a", "loss", line(2, 1))).unwrap();
+    assert_eq!(store.status().refusing, None);
+    std::fs::remove_file(dir.join("catalogue.redb")).unwrap();
+    store.append(batch("a", "loss", line(3, 1))).unwrap_err();
+}
