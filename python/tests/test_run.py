@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import argparse
 import dataclasses
+import itertools
 import logging
 import os
 import pathlib

@@ -232,9 +232,7 @@ class Run(RunCore):
             try:
                 bound = float(timeout_secs)
             except (TypeError, ValueError, OverflowError):
-                warn(
-                    f"`timeout_secs` is {timeout_secs!r:.80}, wanted is a number of seconds: {bound} s is used"
-                )
+                warn(f"`timeout_secs` is {timeout_secs!r:.80}, a number is wanted: {bound} s is used")
         info = self.end(end, _whole_text(reason), bound)
         if info.hint:
             import sys
