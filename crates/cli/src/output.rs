@@ -93,7 +93,7 @@ pub(crate) fn stderr_is_terminal() -> bool {
 /// Text from elsewhere without what a terminal would obey: control, bidirectional and zero-width
 /// characters become escapes.
 pub(crate) fn printable(text: &str) -> String {
-    let hidden = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+    let hidden = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if (c.is_control() && c != '\n') || hidden(c) {
@@ -113,6 +113,7 @@ mod tests {
     fn a_terminal_is_not_commanded_by_names() {
         assert_eq!(printable("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
         assert_eq!(printable("x\u{202e}y"), "x\\u{202e}y");
+        assert_eq!(printable("x\u{2028}y"), "x\\u{2028}y");
         assert_eq!(printable("θ loss"), "θ loss");
     }
 }
