@@ -224,8 +224,7 @@ impl Inner {
             return Ok(());
         }
         let dir = self.dir.display();
-        let reason =
-            format!("`{dir}` was moved or removed under it: put it back, or start the server again");
+        let reason = format!("`{dir}` was moved or removed under it: put it back, or start the server again");
         Err(AppendError::Failed { reason })
     }
 
