@@ -84,6 +84,14 @@ struct FileYaml {
     groups: Option<Vec<GroupYaml>>,
 }
 
+/// Names and texts; no text is an empty one.
+type Texts = BTreeMap<String, Option<String>>;
+
+fn filled(texts: Option<Texts>) -> BTreeMap<String, String> {
+    let entries = texts.unwrap_or_default().into_iter();
+    entries.map(|(name, text)| (name, text.unwrap_or_default())).collect()
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GroupYaml {
@@ -96,7 +104,7 @@ struct GroupYaml {
     #[serde(default)]
     limit: Option<i64>,
     #[serde(default)]
-    labels: Option<BTreeMap<String, String>>,
+    labels: Option<Texts>,
     #[serde(default)]
     rules: Option<Vec<Spanned<RuleYaml>>>,
 }
@@ -115,9 +123,9 @@ struct RuleYaml {
     #[serde(default)]
     keep_firing_for: Option<Spanned<String>>,
     #[serde(default)]
-    labels: Option<BTreeMap<String, String>>,
+    labels: Option<Texts>,
     #[serde(default)]
-    annotations: Option<BTreeMap<String, String>>,
+    annotations: Option<Texts>,
 }
 
 /// Everything that is wrong with a rule file; nothing when Prometheus would load it.
@@ -182,7 +190,7 @@ impl Reader {
         let interval_ms = self.duration(group.interval.as_ref(), &format!("the interval of group `{name}`"));
         let offset =
             self.duration(group.query_offset.as_ref(), &format!("the query offset of group `{name}`"));
-        let shared = group.labels.unwrap_or_default();
+        let shared = filled(group.labels);
         self.labels(0, &name, &shared);
         let rules = group.rules.unwrap_or_default();
         let rules = rules.into_iter().filter_map(|rule| self.rule(&name, &shared, rule)).collect();
@@ -202,10 +210,13 @@ impl Reader {
         rule: Spanned<RuleYaml>,
     ) -> Option<RuleText> {
         let line = rule.referenced.line();
-        let rule = rule.value;
+        let mut rule = rule.value;
+        // An empty name is none.
+        rule.record = rule.record.filter(|name| !name.value.is_empty());
+        rule.alert = rule.alert.filter(|name| !name.value.is_empty());
         let (kind_is_alert, name) = match (&rule.record, &rule.alert) {
-            (Some(record), None) if !record.value.is_empty() => (false, record.value.clone()),
-            (None, Some(alert)) if !alert.value.is_empty() => (true, alert.value.clone()),
+            (Some(record), None) => (false, record.value.clone()),
+            (None, Some(alert)) => (true, alert.value.clone()),
             (Some(_), Some(_)) => {
                 self.find(line, format!("a rule of group `{group}` has both `record` and `alert`: keep one"));
                 return None;
@@ -224,11 +235,11 @@ impl Reader {
             let line = rule.expr.as_ref().map_or(line, |expr| expr.referenced.line());
             self.find(line, format!("{place}: {error}"));
         }
-        let labels = rule.labels.unwrap_or_default();
+        let labels = filled(rule.labels);
         self.labels(line, &place, &labels);
         let for_ms = self.duration(rule.for_.as_ref(), &format!("`for` of {place}"));
         let keep = self.duration(rule.keep_firing_for.as_ref(), &format!("`keep_firing_for` of {place}"));
-        let annotations = rule.annotations.unwrap_or_default();
+        let annotations = filled(rule.annotations);
         if kind_is_alert {
             self.alert_texts(line, &place, &labels, &annotations);
         } else {

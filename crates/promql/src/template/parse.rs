@@ -73,8 +73,8 @@ fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
             inside
         });
         pieces.push(Piece::Text(if trim { before.trim_start() } else { before }));
-        let trimmed = inside_start.trim_start();
-        let end = if trimmed.starts_with("/*") {
+        let comments = inside_start.starts_with("/*");
+        let end = if comments {
             let comment = inside_start.find("*/").ok_or("a comment is not closed")?;
             comment + inside_start[comment..].find("}}").ok_or("an action is not closed: add `}}`")?
         } else {
@@ -85,7 +85,7 @@ fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
         if trim {
             inside = &inside[..inside.len() - 2];
         }
-        if !trimmed.starts_with("/*") {
+        if !comments {
             pieces.push(Piece::Action(inside.trim()));
         }
         rest = &inside_start[end + 2..];
@@ -283,7 +283,12 @@ impl Parser<'_> {
             }
             pipe.push(command);
             match rest.strip_prefix('|') {
-                Some(after) => *rest = after,
+                // Go lets a pipe lead nowhere.
+                Some(after) if !after.trim_start().is_empty() => *rest = after,
+                Some(after) => {
+                    *rest = after;
+                    return Ok(pipe);
+                }
                 None => return Ok(pipe),
             }
         }

@@ -23,62 +23,119 @@ fn rule(body: &str) -> String {
     format!("groups:\n  - name: g\n    rules:\n      - {body}\n")
 }
 
+/// Rules, each alone in a file.
+const BODIES: &[&str] = &[
+    "{record: a, expr: up}",
+    "{record: 'a:b', expr: 'sum(rate(x_total[5m])) by (job)', labels: {a: b}}",
+    "{alert: A, expr: up == 0, for: 5m, labels: {s: '{{ $labels.job }}'}, annotations: {t: '{{ $value | humanize }}'}}",
+    "{alert: 'A b', expr: '1'}",
+    "{record: a, expr: 1}",
+    "{alert: A, expr: up, for: 1h30m}",
+    "{alert: A, expr: up, annotations: {t: '{{ range query \"up\" }}{{ .Value }}{{ end }}'}}",
+    "{expr: up}",
+    "{record: a}",
+    "{record: a, alert: b, expr: up}",
+    "{record: a, expr: 'sum('}",
+    "{record: a, expr: 'foo bar'}",
+    "{record: a, expr: 'rate(up)'}",
+    "{record: a, expr: 'nosuch(up)'}",
+    "{record: a, expr: 'up[5m'}",
+    "{record: 'a-b', expr: up}",
+    "{record: '1a', expr: up}",
+    "{record: a, expr: up, for: 5m}",
+    "{record: a, expr: up, annotations: {a: b}}",
+    "{alert: A, expr: up, for: 5}",
+    "{alert: A, expr: up, for: x}",
+    "{alert: A, expr: up, labels: {'a-b': c}}",
+    "{alert: A, expr: up, labels: {__name__: c}}",
+    "{alert: A, expr: up, annotations: {'a-b': c}}",
+    "{alert: A, expr: up, annotations: {t: '{{ $nosuch }}'}}",
+    "{alert: A, expr: up, annotations: {t: '{{ nosuch }}'}}",
+    "{alert: A, expr: up, annotations: {t: '{{ if true }}'}}",
+    "{alert: A, expr: up, labels: {t: '{{ '}}",
+    "{alert: A, expr: up, nosuch: 1}",
+    "{record: a, expr: up, labels: {a: 1}}",
+    "{record: a, expr: up, labels: {a: true}}",
+    "{record: a, expr: up, labels: {a: 1.50}}",
+    "{record: a, expr: up, labels: {a: null}}",
+    "{record: a, expr: up, labels: {a: ~, b: ''}}",
+    "{record: a, expr: up, labels: {a: yes, b: 0x10, c: 2026-01-01}}",
+    "{record: a, expr: up, labels: null}",
+    "{record: a, expr: up, labels: [a]}",
+    "{record: a, expr: [up]}",
+    "{alert: A, expr: up, for: 0s}",
+    "{alert: A, expr: up, for: 0}",
+    "{alert: A, expr: up, for: -5m}",
+    "{alert: A, expr: up, for: 1.5h}",
+    "{alert: A, expr: up, for: 1h 5m}",
+    "{alert: A, expr: up, for: ''}",
+    "{alert: A, expr: up, for: null}",
+    "{alert: '', expr: up}",
+    "{record: '', alert: A, expr: up}",
+    "{alert: A, expr: ''}",
+    "{alert: A, expr: true}",
+    "{alert: A, expr: 1.5}",
+    "{alert: A, expr: up, expr: down}",
+    "{alert: 1, expr: up}",
+    "{alert: A, expr: '\"text\"'}",
+    "{record: a, expr: 'up[5m]'}",
+    "{alert: A, expr: >-\n          up\n          == 0}",
+    "alert: A\n        expr: |\n          up # comment\n            == 0\n        annotations:\n          d: >\n            folded {{ $value }}\n            text",
+    "&r {alert: A, expr: up}\n      - *r",
+    "&r {alert: A, expr: up, labels: &l {a: b}}\n      - {alert: B, expr: up, labels: *l}",
+    "&r {alert: A, expr: up}\n      - {<<: *r, alert: B}",
+    "{alert: A, expr: up, annotations: {t: '{{ $labels.instance | reReplaceAll \"a\" \"b\" }}{{ /* note */ }}'}}",
+    "{alert: A, expr: up, annotations: {t: '{{ printf \"%.1f\" $value }} {{ . }} {{ .Labels.x }} {{ with $x := 1 }}{{ $x }}{{ end }}'}}",
+    "{alert: A, expr: up, annotations: {t: '{{ if and true (eq 1 1) }}x{{ else if false }}y{{ else }}z{{ end }}{{ break }}'}}",
+    "{alert: A, expr: up, annotations: {t: '{{ with $x := 1 }}{{ end }}{{ $x }}'}}",
+    "{alert: A, expr: up, annotations: {t: '{{ $x }}{{ $x := 1 }}'}}",
+    "{alert: A, expr: up, annotations: {t: '{{ .a.b | }}'}}",
+    "{alert: A, expr: up, annotations: {t: '}} {'}}",
+];
+
+/// Whole files.
+const FILES: &[&str] = &[
+    "",
+    "groups: []\n",
+    "groups:\n  - name: a\n    interval: 5m\n    rules: []\n",
+    "groups:\n  - rules: []\n",
+    "groups:\n  - name: a\n  - name: a\n",
+    "groups:\n  - name: a\n    interval: 5 minutes\n",
+    "groups: {\n",
+    "nosuch: 1\n",
+    "groups:\n  - name: a\n    nosuch: 1\n",
+    "groups:\n  - name: a\n    rules:\n",
+    "groups:\n  - name: ''\n",
+    "groups:\n  - name: 1\n",
+    "groups:\n  - name: a\n    interval: 0s\n",
+    "groups:\n  - name: a\n    limit: -1\n",
+    "groups:\n  - name: a\n    limit: x\n",
+    "groups: null\n",
+    "groups: x\n",
+    "[]\n",
+    "---\ngroups: []\n",
+    "# only a comment\n",
+    "groups:\n\t- name: a\n",
+    "groups: []\ngroups: []\n",
+    "\u{feff}groups: []\n",
+];
+
+// Left out, since ours says more: `null` is a name for promtool, and of several documents it reads
+// the first only.
 #[test]
 fn rule_files_are_accepted_as_promtool_accepts_them() {
-    let mut files: Vec<String> = [
-        "{record: a, expr: up}",
-        "{record: 'a:b', expr: 'sum(rate(x_total[5m])) by (job)', labels: {a: b}}",
-        "{alert: A, expr: up == 0, for: 5m, labels: {s: '{{ $labels.job }}'}, annotations: {t: '{{ $value | humanize }}'}}",
-        "{alert: 'A b', expr: '1'}",
-        "{record: a, expr: 1}",
-        "{alert: A, expr: up, for: 1h30m}",
-        "{alert: A, expr: up, annotations: {t: '{{ range query \"up\" }}{{ .Value }}{{ end }}'}}",
-        "{expr: up}",
-        "{record: a}",
-        "{record: a, alert: b, expr: up}",
-        "{record: a, expr: 'sum('}",
-        "{record: a, expr: 'foo bar'}",
-        "{record: a, expr: 'rate(up)'}",
-        "{record: a, expr: 'nosuch(up)'}",
-        "{record: a, expr: 'up[5m'}",
-        "{record: 'a-b', expr: up}",
-        "{record: '1a', expr: up}",
-        "{record: a, expr: up, for: 5m}",
-        "{record: a, expr: up, annotations: {a: b}}",
-        "{alert: A, expr: up, for: 5}",
-        "{alert: A, expr: up, for: x}",
-        "{alert: A, expr: up, labels: {'a-b': c}}",
-        "{alert: A, expr: up, labels: {__name__: c}}",
-        "{alert: A, expr: up, annotations: {'a-b': c}}",
-        "{alert: A, expr: up, annotations: {t: '{{ $nosuch }}'}}",
-        "{alert: A, expr: up, annotations: {t: '{{ nosuch }}'}}",
-        "{alert: A, expr: up, annotations: {t: '{{ if true }}'}}",
-        "{alert: A, expr: up, labels: {t: '{{ '}}",
-        "{alert: A, expr: up, nosuch: 1}",
-    ]
-    .iter()
-    .map(|body| rule(body))
-    .collect();
-    files.extend(
-        [
-            "",
-            "groups: []\n",
-            "groups:\n  - name: a\n    interval: 5m\n    rules: []\n",
-            "groups:\n  - rules: []\n",
-            "groups:\n  - name: a\n  - name: a\n",
-            "groups:\n  - name: a\n    interval: 5 minutes\n",
-            "groups: {\n",
-            "nosuch: 1\n",
-            "groups:\n  - name: a\n    nosuch: 1\n",
-        ]
-        .map(str::to_owned),
-    );
+    let bodies = BODIES.iter().map(|body| rule(body));
+    let files: Vec<String> = bodies.chain(FILES.iter().map(|file| (*file).to_owned())).collect();
+    let mut apart = Vec::new();
     for file in files {
         if let Some(accepted) = promtool("check", &[("rules.yml", &file)]) {
             let findings = check(&file);
-            assert_eq!(findings.is_empty(), accepted, "{file}\n{findings:?}");
+            if findings.is_empty() != accepted {
+                apart.push(format!("{file}accepted: {accepted}, ours: {findings:?}"));
+            }
         }
     }
+    assert!(apart.is_empty(), "{}", apart.join("\n"));
 }
 
 const RULES: &str = "groups:

@@ -331,6 +331,7 @@ fn broken_templates_are_found_before_they_are_used() {
         "{{ (1 }}",
         "{{ 1 | 2 }}",
         "{{ range }}{{ end }}",
+        "{{ /* spaced */ }}",
         "{{ if true }}{{ else nonsense }}{{ end }}",
         "{{/* open }}",
     ] {
