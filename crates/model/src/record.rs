@@ -1,8 +1,8 @@
 //! What is known of a run beside its series: state, attempts, sessions, attributes, tags.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::{AttributeValue, RunId, RunPath, STALE_AFTER_SECONDS};
+use crate::{AttributeValue, RunId, RunPath, SESSION_HEARTBEAT_SECONDS, STALE_AFTER_SECONDS};
 
 /// Identifies one writer, that is one process's session with a run: 16 random bytes.
 pub type WriterId = [u8; 16];
@@ -225,6 +225,7 @@ impl RunRecord {
             None => self.open_session(writer, event),
         };
         let covered_ns = self.sessions[at].covered_ns();
+        let was_replaced = self.is_replaced(at);
         let session = &mut self.sessions[at];
         session.heartbeat_ns = session.heartbeat_ns.max(event.time_ns);
         if let Some(end) = event.end {
@@ -236,9 +237,10 @@ impl RunRecord {
         }
         let now_covered_ns = self.sessions[at].covered_ns();
         let changed_from_ns = covered_ns.min(now_covered_ns);
-        if covered_ns != now_covered_ns
-            && self.sessions.last().is_some_and(|s| s.started_ns >= changed_from_ns)
-        {
+        let touches_others = covered_ns != now_covered_ns
+            && self.sessions.last().is_some_and(|s| s.started_ns >= changed_from_ns);
+        let session = &self.sessions[at];
+        if touches_others || was_replaced || self.sessions.iter().any(|other| session.has_replaced(other)) {
             self.regroup();
         }
     }
@@ -261,6 +263,30 @@ impl RunRecord {
         at
     }
 
+    /// Until when each session is known to have lived: no longer than its last sign of life if another
+    /// process has taken its place.
+    fn covers_ns(&self) -> Vec<i64> {
+        let mut later: HashMap<(&str, Option<u32>), Vec<&Session>> = HashMap::new();
+        let mut covers: Vec<i64> = self
+            .sessions
+            .iter()
+            .rev()
+            .map(|session| {
+                let same_place = later.entry((&session.facts.host, session.facts.rank)).or_default();
+                let is_replaced = same_place.iter().any(|later| later.has_replaced(session));
+                same_place.push(session);
+                if is_replaced { session.heartbeat_ns } else { session.covered_ns() }
+            })
+            .collect();
+        covers.reverse();
+        covers
+    }
+
+    fn is_replaced(&self, at: usize) -> bool {
+        let session = &self.sessions[at];
+        self.sessions[at + 1..].iter().any(|later| later.has_replaced(session))
+    }
+
     /// Sorts the sessions into attempts: a pure function of when each started and showed life, so that
     /// the order in which spools arrive does not matter.
     ///
@@ -269,7 +295,8 @@ impl RunRecord {
     fn regroup(&mut self) {
         let mut attempts: Vec<Attempt> = Vec::new();
         let mut covered_ns = i64::MIN;
-        for session in &mut self.sessions {
+        let covers = self.covers_ns();
+        for (session, session_covered_ns) in self.sessions.iter_mut().zip(covers) {
             let facts = &session.facts;
             let joins = attempts.last_mut().filter(|latest| {
                 let same_job = facts.job_token.is_empty()
@@ -281,7 +308,7 @@ impl RunRecord {
                 if latest.job_token.is_empty() {
                     latest.job_token.clone_from(&facts.job_token);
                 }
-                covered_ns = covered_ns.max(session.covered_ns());
+                covered_ns = covered_ns.max(session_covered_ns);
             } else {
                 attempts.push(Attempt {
                     number: attempts.len() as u32 + 1,
@@ -289,7 +316,7 @@ impl RunRecord {
                     job_token: facts.job_token.clone(),
                     restart_count: facts.restart_count,
                 });
-                covered_ns = session.covered_ns();
+                covered_ns = session_covered_ns;
             }
             session.attempt = attempts.len() as u32;
         }
@@ -305,7 +332,14 @@ impl RunRecord {
         if sessions().any(|s| s.is_live(now_ns)) {
             return (RunState::Running, attempt.started_ns);
         }
-        if let Some(heartbeat_ns) = sessions().filter(|s| s.end.is_none()).map(|s| s.heartbeat_ns).max() {
+        // One that fell silent while others went on does not keep the run from ending with them.
+        let last_end_ns = sessions().filter_map(|s| s.ended_ns).max().unwrap_or(i64::MIN);
+        let silent = |s: &&Session| {
+            s.end.is_none()
+                && s.covered_ns() > last_end_ns
+                && !sessions().any(|later| later.takes_the_place_of(s))
+        };
+        if let Some(heartbeat_ns) = sessions().filter(silent).map(|s| s.heartbeat_ns).max() {
             return (RunState::Stale, heartbeat_ns);
         }
         let ended_ns = sessions().filter_map(|s| s.ended_ns).max().unwrap_or(attempt.started_ns);
@@ -332,9 +366,28 @@ impl RunRecord {
     }
 }
 
+/// Two missed heartbeats and some.
+const SURE_AFTER_NS: i64 = (2 * SESSION_HEARTBEAT_SECONDS as i64 + 2) * crate::NANOS_PER_SECOND;
+
 const STALE_NS: i64 = STALE_AFTER_SECONDS as i64 * crate::NANOS_PER_SECOND;
 
 impl Session {
+    /// Whether this is the same rank on the same host, started after the other's last sign of life: a
+    /// process that was killed and started again, as long as the other stays silent.
+    fn takes_the_place_of(&self, other: &Self) -> bool {
+        self.started_ns > other.heartbeat_ns
+            && other.end.is_none()
+            && self.facts.rank == other.facts.rank
+            && self.facts.pid != other.facts.pid
+            && self.facts.host == other.facts.host
+    }
+
+    /// Whether that is sure: the other missed two heartbeats while this one lived.
+    fn has_replaced(&self, other: &Self) -> bool {
+        let seen_ns = self.ended_ns.unwrap_or(self.heartbeat_ns).max(self.heartbeat_ns);
+        self.takes_the_place_of(other) && seen_ns.saturating_sub(other.heartbeat_ns) >= SURE_AFTER_NS
+    }
+
     /// Until when it is known to have lived: its end, else a while after its last sign of life.
     fn covered_ns(&self) -> i64 {
         self.ended_ns.unwrap_or_else(|| self.heartbeat_ns.saturating_add(STALE_NS))
@@ -417,6 +470,51 @@ mod tests {
         // A heartbeat that arrives after the session it covers.
         let heartbeat_last = [(1, 0, "", 0, None), (2, 70, "", 0, None), (1, 60, "", 0, None)];
         assert_eq!(attempts(&record(&heartbeat_last)), [1, 1]);
+    }
+
+    #[test]
+    fn a_killed_process_that_starts_again_is_a_new_attempt() {
+        let session = |writer: u8, seconds: i64, end| {
+            let mut event = event(seconds, "", 0, end);
+            event.facts.pid = u32::from(writer);
+            event.facts.host = "h".into();
+            RunChange { session: Some(([writer; 16], event)), ..RunChange::default() }
+        };
+        let mut run = RunRecord::new(RunPath::default(), T0);
+        let at = |s: i64| T0 + s * NANOS_PER_SECOND;
+        for (writer, seconds) in [(1, 0), (1, 10), (2, 15), (2, 25)] {
+            run.apply(&session(writer, seconds, None), T0);
+        }
+        assert_eq!(attempts(&run), [1, 1], "the first may still live");
+        run.apply(&session(2, 35, None), T0);
+        assert_eq!(attempts(&run), [1, 2], "it missed its heartbeats");
+        assert_eq!(run.state(at(36)).0, RunState::Running);
+        run.apply(&session(2, 40, Some(SessionEnd::Finished)), T0);
+        assert_eq!(run.state(at(41)), (RunState::Finished, at(40)));
+        run.apply(&session(1, 41, None), T0);
+        assert_eq!(attempts(&run), [1, 1], "it lived after all");
+    }
+
+    #[test]
+    fn a_restart_that_ends_soon_ends_the_run_too() {
+        let mut run =
+            record(&[(1, 0, "", 0, None), (2, 5, "", 0, None), (2, 8, "", 0, Some(SessionEnd::Finished))]);
+        run.sessions[1].facts.pid = 2;
+        let at = |s: i64| T0 + s * NANOS_PER_SECOND;
+        assert_eq!(run.state(at(9)).0, RunState::Running, "the first is not silent for long yet");
+        assert_eq!(run.state(at(70)).0, RunState::Finished);
+        assert_eq!(run.state(at(400)).0, RunState::Finished);
+    }
+
+    #[test]
+    fn a_rank_that_died_early_does_not_make_a_finished_run_stale() {
+        let run = record(&[
+            (1, 0, "j", 0, None),
+            (2, 0, "j", 0, None),
+            (1, 200, "j", 0, None),
+            (1, 210, "j", 0, Some(SessionEnd::Finished)),
+        ]);
+        assert_eq!(run.state(T0 + 300 * NANOS_PER_SECOND).0, RunState::Finished);
     }
 
     #[test]
