@@ -87,6 +87,21 @@ struct Token {
     test: Test,
 }
 
+/// Every word that `state:` may be followed by.
+const STATES: [&str; 5] = ["running", "stale", "failed", "finished", "paused"];
+
+/// What to say of states that no run can be in.
+fn unknown_states(token: &Token) -> Vec<String> {
+    let (true, Test::Any(words)) = (token.key == "state", &token.test) else { return Vec::new() };
+    let unknown = words.iter().filter(|word| !STATES.iter().any(|state| word.eq_ignore_ascii_case(state)));
+    unknown
+        .map(|word| match nearest(word, STATES.into_iter()) {
+            Some(near) => format!("no run is ever `{word}`, nearest state `{near}`"),
+            None => format!("no run is ever `{word}`: a state is one of {}", STATES.join(", ")),
+        })
+        .collect()
+}
+
 /// A filter, read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Filter(Vec<Token>);
@@ -101,7 +116,10 @@ impl Filter {
                 break;
             }
             match token(&word, now_ms) {
-                Ok(token) => tokens.push(token),
+                Ok(token) => {
+                    warnings.extend(unknown_states(&token));
+                    tokens.push(token);
+                }
                 Err(warning) => warnings.push(warning),
             }
         }
@@ -343,6 +361,15 @@ mod tests {
             ["`loss:<abc` compares with something that is not a number", "`state:` has no value behind it"]
         );
         assert!(!parsed.matches(&values));
+    }
+
+    #[test]
+    fn states_that_no_run_can_be_in_are_reported() {
+        assert_eq!(
+            Filter::parse("state:runing", NOW_MS).1,
+            ["no run is ever `runing`, nearest state `running`"]
+        );
+        assert_eq!(Filter::parse("state:running,Failed -state:stale", NOW_MS).1, Vec::<String>::new());
     }
 
     #[test]
