@@ -105,15 +105,35 @@ fn quoted(rest: &str, quote: char) -> Option<usize> {
 
 /// An upper bound of the depth of the query's tree; refuses what nobody writes.
 pub(super) fn depth(text: &str, tokens: &[Token]) -> Result<usize, (u32, String)> {
-    let (mut open, mut marks) = (0_usize, 0_usize);
+    // Operators of each open bracket: a path from the root passes all of them at most.
+    let mut open = vec![0_usize];
+    let (mut deep, mut deepest, mut marks) = (0_usize, 0_usize, 0_usize);
     for token in tokens.iter().filter(|token| matches!(token.kind, Kind::Mark | Kind::Word)) {
         marks += 1;
         match token.text(text) {
-            "(" | "[" | "{" => open += 1,
-            ")" | "]" | "}" => open = open.saturating_sub(1),
+            "(" | "[" | "{" => {
+                open.push(1);
+                deep += 1;
+            }
+            ")" | "]" | "}" => {
+                let ended = if open.len() > 1 { open.pop() } else { None };
+                let subquery = usize::from(token.text(text) == "]");
+                deep = deep - ended.unwrap_or(0) + subquery;
+                if let Some(last) = open.last_mut() {
+                    *last += subquery;
+                }
+            }
+            "," | ":" | "@" | "=" | "=~" | "!~" => {}
+            word if token.kind == Kind::Mark || is_operator(word) => {
+                deep += 1;
+                if let Some(last) = open.last_mut() {
+                    *last += 1;
+                }
+            }
             _ => {}
         }
-        if open > NESTING_MAX {
+        deepest = deepest.max(deep);
+        if open.len() > NESTING_MAX + 1 {
             return Err((token.start, format!("brackets are nested deeper than {NESTING_MAX}")));
         }
         if marks > OPERATORS_MAX {
@@ -123,5 +143,9 @@ pub(super) fn depth(text: &str, tokens: &[Token]) -> Result<usize, (u32, String)
             return Err((token.start, reason));
         }
     }
-    Ok(marks)
+    Ok(deepest)
+}
+
+fn is_operator(word: &str) -> bool {
+    ["and", "or", "unless", "atan2"].iter().any(|operator| word.eq_ignore_ascii_case(operator))
 }
