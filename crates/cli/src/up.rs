@@ -41,7 +41,7 @@ pub(crate) fn command() -> Command {
                 .default_missing_value("true")
                 .value_name("BOOL")
                 .action(ArgAction::Set),
-            Shape::List => arg.action(ArgAction::Append).value_name("NAME"),
+            Shape::List => arg.action(ArgAction::Append).value_name("VALUE"),
             Shape::Path => arg.value_name("PATH"),
             Shape::Address => arg.value_name("ADDR"),
             Shape::Text => arg.value_name("TEXT"),

@@ -1,8 +1,9 @@
 //! What every request shares.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use scrape::Scraper;
 use store::Store;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -43,9 +44,16 @@ pub(crate) struct Shared {
     pub(crate) stopping: watch::Receiver<bool>,
     /// Bounded resources.
     pub(crate) turns: Turns,
+    /// What scrapes, if anything does.
+    pub(crate) scraper: Mutex<Option<Scraper>>,
 }
 
 impl Shared {
+    /// What scrapes.
+    pub(crate) fn scraper(&self) -> MutexGuard<'_, Option<Scraper>> {
+        self.scraper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Notes that something about a run changed.
     pub(crate) fn changed(&self, id: model::RunId) {
         self.board.forget(id);

@@ -59,6 +59,12 @@ pub struct Config {
     pub spool_dir: PathBuf,
     /// Whether orphaned spools are taken in.
     pub adopt_spools: bool,
+    /// Pages to scrape.
+    pub scrape: Vec<String>,
+    /// How often they are scraped.
+    pub scrape_interval: Duration,
+    /// Prometheus' configuration file whose `scrape_configs` are scraped.
+    pub scrape_config: Option<PathBuf>,
     /// What PromQL queries may cost.
     pub query: QueryConfig,
     /// `auto`, `text` or `json`; the program that starts the server applies it.
@@ -187,7 +193,7 @@ const fn field(
 }
 
 /// Every setting.
-pub const FIELDS: [Field; 18] = [
+pub const FIELDS: [Field; 21] = [
     field(
         "data_dir",
         "data-dir",
@@ -309,6 +315,39 @@ pub const FIELDS: [Field; 18] = [
         },
     ),
     field(
+        "scrape",
+        "scrape",
+        Shape::List,
+        "",
+        "Page of metrics to scrape, such as `http://engine:8000/metrics`",
+        |c, v| {
+            c.scrape = v.to_vec();
+            Ok(())
+        },
+    ),
+    field(
+        "scrape_interval",
+        "scrape-interval",
+        Shape::Duration,
+        "15s",
+        "How often the pages of `scrape` are scraped",
+        |c, v| {
+            c.scrape_interval = duration(one(v)?)?;
+            Ok(())
+        },
+    ),
+    field(
+        "scrape_config",
+        "scrape-config",
+        Shape::Path,
+        "",
+        "Prometheus configuration file whose `scrape_configs` are scraped",
+        |c, v| {
+            c.scrape_config = Some(PathBuf::from(one(v)?));
+            Ok(())
+        },
+    ),
+    field(
         "query_samples_max",
         "query-samples-max",
         Shape::Number,
@@ -396,6 +435,9 @@ impl Default for Config {
             reserve_bytes: 256 << 20,
             spool_dir: home_dir("XDG_STATE_HOME", ".local/state").join("truegauge/spool"),
             adopt_spools: true,
+            scrape: Vec::new(),
+            scrape_interval: Duration::from_secs(15),
+            scrape_config: None,
             query: QueryConfig {
                 samples_max: 50_000_000,
                 series_max: 1_000_000,

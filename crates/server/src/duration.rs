@@ -32,6 +32,19 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
     (!text.is_empty() && millis <= i64::MAX as u64 / 1_000_000).then(|| Duration::from_millis(millis))
 }
 
+/// Writes one, to the millisecond.
+pub(crate) fn format(duration: Duration) -> String {
+    let mut rest = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let mut text = String::new();
+    for (unit, millis) in UNITS.iter().skip(2) {
+        if rest >= *millis {
+            text.extend([&(rest / millis).to_string(), *unit]);
+            rest %= millis;
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +55,9 @@ mod tests {
         assert_eq!(parse("1s500ms"), Some(Duration::from_millis(1_500)));
         assert_eq!(parse("0"), Some(Duration::ZERO));
         assert_eq!(parse("1w2d"), Some(Duration::from_hours(9 * 24)));
+        for text in ["1d2h", "15s", "1m30s", "1s500ms", "5ms", "0s"] {
+            assert_eq!(parse(text).map(format).as_deref(), Some(text));
+        }
         for wrong in
             ["", "5", "m", "1m1m", "30m1h", "1.5h", "-1m", "1 m", "400y", "99999999999999999999s", "1µs"]
         {

@@ -234,7 +234,7 @@ fn check_series(
 }
 
 /// An example stays readable in one line.
-fn shorten(mut text: String) -> String {
+pub(crate) fn shorten(mut text: String) -> String {
     const BYTES_MAX: usize = 300;
     if text.len() > BYTES_MAX {
         let cut = (0..=BYTES_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);

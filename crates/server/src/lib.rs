@@ -22,6 +22,7 @@ mod filter;
 mod grid;
 mod guard;
 mod ingest;
+mod intake;
 mod linger;
 mod live;
 mod m4;
@@ -29,6 +30,7 @@ mod metrics;
 mod nearest;
 mod points;
 mod query;
+mod scraping;
 mod serve;
 mod smooth;
 mod source;
@@ -44,6 +46,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 pub use config::Config;
+pub use scraping::ScrapingError;
 
 /// The OpenAPI description of the HTTP API, as JSON.
 pub fn openapi() -> String {
@@ -77,6 +80,9 @@ pub enum StartError {
     /// The store can't be opened.
     #[error(transparent)]
     Store(#[from] store::OpenError),
+    /// The targets to scrape can't be used.
+    #[error("cannot scrape: {0}")]
+    Scraping(#[from] ScrapingError),
     /// No threads to be had.
     #[error("cannot start the server's threads: {0}")]
     Threads(#[source] std::io::Error),
@@ -92,6 +98,7 @@ impl StartError {
             }
             Self::Store(store::OpenError::Locked { .. }) => "one directory has one server: send to the one that runs, its log says where it listens".into(),
             Self::Store(_) => "check that the directory exists, is yours and its disk is not full".into(),
+            Self::Scraping(_) => "docs/guides/scraping.md shows how targets are written".into(),
             Self::Threads(_) => "raise the limit on processes (`ulimit -u`)".into(),
         }
     }
@@ -107,7 +114,7 @@ pub struct Running {
     stop: watch::Sender<bool>,
     runtime: Option<tokio::runtime::Runtime>,
     serving: Option<tokio::task::JoinHandle<()>>,
-    store: Store,
+    app: app::App,
 }
 
 /// How the wait for a server ended.
@@ -125,6 +132,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     if !address.ip().is_loopback() && config.token.is_empty() && !config.insecure_no_auth {
         return Err(StartError::Open { address });
     }
+    let targets = scraping::targets(&config)?;
     let listener = TcpListener::bind(address)
         .and_then(|l| l.set_nonblocking(true).map(|()| l))
         .map_err(|source| StartError::Bind { address, source })?;
@@ -143,12 +151,13 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         .map_err(StartError::Threads)?;
     let (stop, stopping) = watch::channel(false);
     let app = Arc::new(app::Shared {
-        store: store.clone(),
+        store,
         metrics: metrics::Metrics::new(clock::now_ms()),
         board: board::Board::default(),
         live: live::Live::new(clock::now_ms()),
         stopping: stopping.clone(),
         turns: app::Turns::new(&config),
+        scraper: std::sync::Mutex::default(),
         config: Config { listen: addr, ..config },
     });
     let serving = {
@@ -160,8 +169,9 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         live::spawn(&app);
         runtime.spawn(serve::serve(listener, api::router(&app), Arc::clone(&app), stopping))
     };
+    scraping::start(&app, targets)?;
     tracing::info!(address = %addr, data_dir = %app.config.data_dir.display(), "listening");
-    Ok(Running { addr, url: url_of(addr), stop, runtime: Some(runtime), serving: Some(serving), store })
+    Ok(Running { addr, url: url_of(addr), stop, runtime: Some(runtime), serving: Some(serving), app })
 }
 
 /// An address that a browser on this machine can open.
@@ -192,7 +202,7 @@ impl Running {
                 () = signals.next() => Ended::Forced,
             }
         });
-        close(runtime, &self.store, ended);
+        close(runtime, &self.app, ended);
         ended
     }
 
@@ -205,7 +215,7 @@ impl Running {
         let Some(runtime) = self.runtime.take() else { return };
         let _ = self.stop.send(true);
         runtime.block_on(finished(self.serving.take()));
-        close(runtime, &self.store, Ended::Stopped);
+        close(runtime, &self.app, Ended::Stopped);
     }
 }
 
@@ -221,10 +231,11 @@ async fn finished(serving: Option<tokio::task::JoinHandle<()>>) {
     }
 }
 
-fn close(runtime: tokio::runtime::Runtime, store: &Store, ended: Ended) {
+fn close(runtime: tokio::runtime::Runtime, app: &app::App, ended: Ended) {
     if ended == Ended::Stopped {
+        scraping::stop(app);
         runtime.shutdown_timeout(Duration::from_secs(1));
-        store.close();
+        app.store.close();
     } else {
         runtime.shutdown_background();
     }

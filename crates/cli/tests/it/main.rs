@@ -10,6 +10,7 @@
 mod api;
 mod doors;
 mod durability;
+mod intake;
 mod points;
 mod process;
 mod prometheus;

@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use crate::process::{Server, T0, eventually, id, request, run, series};
 
 /// [`T0`] in seconds.
-const T0_SECONDS: i64 = T0 / 1_000_000_000;
+pub(crate) const T0_SECONDS: i64 = T0 / 1_000_000_000;
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.bytes()
         .map(|b| if b.is_ascii_alphanumeric() { char::from(b).to_string() } else { format!("%{b:02X}") })
         .collect()
 }
 
 /// Asks a query `seconds` behind [`T0`]; the result as `(labels, value)`.
-fn vector(server: &Server, query: &str, seconds: i64) -> Vec<(Value, String)> {
+pub(crate) fn vector(server: &Server, query: &str, seconds: i64) -> Vec<(Value, String)> {
     let path = format!("/api/v1/query?query={}&time={}", escape(query), T0_SECONDS + seconds);
     let answer = server.get(&path);
     assert_eq!(answer["status"], "success", "{answer}");
@@ -26,14 +26,14 @@ fn vector(server: &Server, query: &str, seconds: i64) -> Vec<(Value, String)> {
     answer["data"]["result"].as_array().unwrap().iter().map(one).collect()
 }
 
-fn value(server: &Server, query: &str, seconds: i64) -> String {
+pub(crate) fn value(server: &Server, query: &str, seconds: i64) -> String {
     match vector(server, query, seconds).as_slice() {
         [(_, value)] => value.clone(),
         other => panic!("{query}: {other:?}"),
     }
 }
 
-fn names(server: &Server, path: &str) -> Vec<String> {
+pub(crate) fn names(server: &Server, path: &str) -> Vec<String> {
     let answer = server.get(path);
     answer["data"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
 }

@@ -104,7 +104,7 @@ fn packing(headers: &HeaderMap) -> Result<Packing, ApiError> {
 }
 
 /// Refuses by its head what is too long.
-fn check_declared(headers: &HeaderMap) -> Result<(), ApiError> {
+pub(super) fn check_declared(headers: &HeaderMap) -> Result<(), ApiError> {
     let Some(length) = headers.get(header::CONTENT_LENGTH) else { return Ok(()) };
     let length: Option<usize> = length.to_str().ok().and_then(|text| text.parse().ok());
     match length {
@@ -120,7 +120,10 @@ fn too_long() -> ApiError {
 
 /// Receives a body. Its bytes count against the bound on all bodies as they arrive: one that is
 /// announced and never comes takes no room from the others.
-async fn collect(app: &App, mut body: Body) -> Result<(Vec<u8>, Vec<OwnedSemaphorePermit>), ApiError> {
+pub(super) async fn collect(
+    app: &App,
+    mut body: Body,
+) -> Result<(Vec<u8>, Vec<OwnedSemaphorePermit>), ApiError> {
     let (mut bytes, mut permits, mut counted) = (Vec::new(), Vec::new(), 0);
     while let Some(frame) = body.frame().await {
         let frame =

@@ -7,11 +7,12 @@ mod asked;
 mod query;
 mod series;
 mod state;
+mod write;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post};
 use promql::QueryError;
 use promql::json::push_text;
 
@@ -30,6 +31,7 @@ pub(crate) fn table() -> Vec<(&'static str, MethodRouter<App>)> {
         ("/api/v1/labels", get(series::names).post(series::names)),
         ("/api/v1/label/{name}/values", get(series::values)),
         ("/api/v1/metadata", get(series::metadata)),
+        ("/api/v1/write", post(write::write)),
         ("/api/v1/rules", get(state::rules)),
         ("/api/v1/alerts", get(state::alerts)),
         ("/api/v1/alertmanagers", get(state::alertmanagers)),

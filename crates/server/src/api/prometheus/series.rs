@@ -91,7 +91,11 @@ fn find(shared: &Shared, selectors: &[Vec<Matcher>], (from_ns, to_ns): (i64, i64
 pub(super) async fn metadata(State(app): State<App>, asked: Asked) -> Result<Response, Failure> {
     let limit = asked.limit("limit")?;
     asked.limit("limit_per_metric")?;
-    let wanted = asked.get("metric");
+    let wanted = asked.get("metric").to_owned();
+    let metric = wanted.clone();
+    let told =
+        read(&app, move |shared| Ok(shared.store.metadata((!metric.is_empty()).then_some(metric.as_str()))))
+            .await?;
     let mut metrics = BTreeMap::new();
     for desc in &app.config.catalog {
         let kind = match desc.kind {
@@ -101,8 +105,13 @@ pub(super) async fn metadata(State(app): State<App>, asked: Asked) -> Result<Res
         let entry = json!([{"type": kind, "help": desc.help, "unit": desc.unit.symbol()}]);
         metrics.insert(model::prometheus_name(desc.name), entry);
     }
+    for about in told {
+        let entry = json!([{"type": about.kind.name(), "help": about.help, "unit": about.unit}]);
+        metrics.insert(about.metric.clone(), entry);
+    }
     let mut data = String::from("{");
-    for (name, entry) in metrics.iter().filter(|(name, _)| wanted.is_empty() || *name == wanted).take(limit) {
+    for (name, entry) in metrics.iter().filter(|(name, _)| wanted.is_empty() || **name == wanted).take(limit)
+    {
         if data.len() > 1 {
             data.push(',');
         }

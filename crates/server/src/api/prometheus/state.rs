@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use axum::response::Response;
+use model::Labels;
+use scrape::{Scraper, TargetStatus};
 use serde_json::{Value, json};
 
 use super::asked::Asked;
 use super::{Failure, success};
 use crate::app::{App, read};
-use crate::clock::to_ms;
+use crate::clock::{rfc3339, to_ms};
 use crate::config::FIELDS;
+use crate::duration;
 
 /// The Prometheus whose API is answered; Grafana decides by it what to ask.
 const PROMETHEUS_VERSION: &str = "3.8.0";
@@ -38,9 +41,49 @@ pub(super) async fn alertmanagers() -> Response {
     answer(&json!({"activeAlertmanagers": [], "droppedAlertmanagers": []}))
 }
 
-/// What is scraped.
-pub(super) async fn targets() -> Response {
-    answer(&json!({"activeTargets": [], "droppedTargets": [], "droppedTargetCounts": {}}))
+/// What is scraped. What in the files of targets can't be used stands among the warnings.
+pub(super) async fn targets(State(app): State<App>, asked: Asked) -> Result<Response, Failure> {
+    let targets = app.scraper().as_ref().map(Scraper::targets).unwrap_or_default();
+    let (state, pool) = (asked.get("state").to_ascii_lowercase(), asked.get("scrapePool"));
+    if !matches!(&*state, "" | "any" | "active" | "dropped") {
+        return Err(Failure::parameter("state", "`active`, `dropped` or `any` is wanted"));
+    }
+    let is_wanted = |job: &str| pool.is_empty() || pool == job;
+    let mut active = Vec::new();
+    if state != "dropped" {
+        active.extend(targets.active.iter().filter(|target| is_wanted(&target.job)).map(target));
+    }
+    let mut dropped = Vec::new();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for target in targets.dropped.iter().filter(|target| is_wanted(&target.job)) {
+        *counts.entry(&target.job).or_default() += 1;
+        if state != "active" {
+            dropped.push(json!({"discoveredLabels": object(&target.discovered), "scrapePool": target.job}));
+        }
+    }
+    let data = json!({"activeTargets": active, "droppedTargets": dropped, "droppedTargetCounts": counts});
+    Ok(success(&data.to_string(), &targets.problems))
+}
+
+fn target(target: &TargetStatus) -> Value {
+    let never = "0001-01-01T00:00:00Z".to_owned();
+    json!({
+        "discoveredLabels": object(&target.discovered),
+        "labels": object(&target.labels),
+        "scrapePool": target.job,
+        "scrapeUrl": target.url,
+        "globalUrl": target.url,
+        "lastError": target.last_error,
+        "lastScrape": target.last_scrape_ms.map_or(never, rfc3339),
+        "lastScrapeDuration": target.last_duration_seconds,
+        "health": target.health.as_str(),
+        "scrapeInterval": duration::format(target.interval),
+        "scrapeTimeout": duration::format(target.timeout),
+    })
+}
+
+fn object(labels: &Labels) -> BTreeMap<&str, &str> {
+    labels.iter().collect()
 }
 
 /// What targets say of their metrics.

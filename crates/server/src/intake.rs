@@ -1,0 +1,204 @@
+//! Takes series in that come as labels and samples: scrapes and remote write.
+//!
+//! What can't be kept is refused and counted under a bounded reason, the rest is kept. Sending a
+//! sample again changes nothing; another value at the same time takes the place of the first.
+
+use model::{
+    LABELS_PER_SERIES_MAX, Labels, NAME_BYTES_MAX, REFUSED_LABELS, RESERVED_LABELS, Sample, SeriesIdentity,
+};
+use store::{AppendError, Batch, Collision, MetricKind, MetricMetadata, SeriesBatch};
+
+use crate::app::Shared;
+use crate::ingest::shorten;
+
+/// Longest label value at these doors, bytes.
+const LABEL_VALUE_BYTES_MAX: usize = 1 << 10;
+/// Put before a label of the sender's that has the name of one of a run's.
+const EXPORTED: &str = "exported_";
+
+/// What was refused: reason, how many samples, one example in words.
+pub(crate) type Refused = Vec<(&'static str, u64, String)>;
+
+/// What arrives together, checked.
+#[derive(Debug)]
+pub(crate) struct Intake {
+    door: &'static str,
+    batch: Batch,
+    refused: Refused,
+    points: u64,
+    bytes: usize,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    /// Samples that are durable now, those that were so before among them.
+    pub(crate) written: u64,
+    /// What is not kept.
+    pub(crate) refused: Refused,
+}
+
+impl Intake {
+    /// An empty one; `door` is its name in the counters.
+    pub(crate) fn new(door: &'static str) -> Self {
+        let batch = Batch { collision: Collision::LastWriteWins, ..Batch::default() };
+        Self { door, batch, refused: Vec::new(), points: 0, bytes: 1_024 }
+    }
+
+    /// Adds samples of a series; its name is the label `__name__`.
+    pub(crate) fn series<'l>(
+        &mut self,
+        labels: impl Iterator<Item = (&'l str, &'l str)>,
+        samples: Vec<Sample>,
+    ) {
+        if samples.is_empty() {
+            return;
+        }
+        match identity(labels) {
+            Ok(identity) => {
+                let labels: usize =
+                    identity.labels.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
+                self.bytes +=
+                    labels + identity.display.len() + samples.capacity() * size_of::<Sample>() + 128;
+                self.points += samples.len() as u64;
+                self.batch.series.push(SeriesBatch { identity, samples });
+            }
+            Err((reason, example)) => self.refuse(reason, samples.len() as u64, || example),
+        }
+    }
+
+    /// Counts what is not kept.
+    pub(crate) fn refuse(&mut self, reason: &'static str, count: u64, example: impl FnOnce() -> String) {
+        add(&mut self.refused, reason, count, example);
+    }
+
+    /// Adds what is said about a metric.
+    pub(crate) fn describe(&mut self, metric: &str, kind: &str, help: &str, unit: &str) {
+        self.bytes += metric.len() + help.len() + unit.len() + 128;
+        self.batch.metadata.push(MetricMetadata {
+            metric: metric.to_owned(),
+            kind: MetricKind::of(kind),
+            help: help.to_owned(),
+            unit: unit.to_owned(),
+        });
+    }
+
+    /// What it holds in memory, bytes, near enough.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Stores it; blocks until it is durable.
+    pub(crate) fn store(self, shared: &Shared) -> Result<Taken, AppendError> {
+        let Self { door, batch, mut refused, points, .. } = self;
+        let receipt = shared.store.append(batch).inspect_err(|error| {
+            shared.metrics.requests.add(&[door, outcome(error)], 1);
+        })?;
+        let mut lost = 0;
+        for (reason, count, example) in receipt.refused {
+            lost += count;
+            add(&mut refused, reason, count, || example);
+        }
+        shared.metrics.requests.add(&[door, "stored"], 1);
+        shared.metrics.samples.add(&[door], receipt.stored);
+        for (reason, count, _) in &refused {
+            shared.metrics.rejected.add(&[door, reason], *count);
+        }
+        Ok(Taken { written: points.saturating_sub(lost), refused })
+    }
+}
+
+/// The word for a failure to store.
+pub(crate) fn outcome(error: &AppendError) -> &'static str {
+    match error {
+        AppendError::Full { .. } => "full",
+        AppendError::Busy { .. } => "busy",
+        AppendError::Failed { .. } => "failed",
+    }
+}
+
+fn add(refused: &mut Refused, reason: &'static str, count: u64, example: impl FnOnce() -> String) {
+    match refused.iter_mut().find(|(known, ..)| *known == reason) {
+        Some((_, sum, _)) => *sum += count,
+        None => refused.push((reason, count, shorten(example()))),
+    }
+}
+
+/// The series that labels name, or why there can't be one.
+fn identity<'l>(
+    labels: impl Iterator<Item = (&'l str, &'l str)>,
+) -> Result<SeriesIdentity, (&'static str, String)> {
+    let labels: Vec<(&str, &str)> = labels.collect();
+    let display = labels.iter().find(|(name, _)| *name == "__name__").map_or("", |(_, value)| value);
+    model::check_display_name(display).map_err(|error| (error.reason(), error.to_string()))?;
+    let mut set = Labels::builder();
+    for (name, value) in &labels {
+        if REFUSED_LABELS.contains(name) {
+            let why = format!(
+                "`{display}` has the label `{name}`: each of its values would be a series of its own"
+            );
+            return Err(("label_refused", why));
+        }
+        if name.len() > NAME_BYTES_MAX || value.len() > LABEL_VALUE_BYTES_MAX {
+            let found = name.len().max(value.len());
+            let why = format!(
+                "`{display}` has a label of {found} bytes, at most {LABEL_VALUE_BYTES_MAX} are kept in a value and {NAME_BYTES_MAX} in a name"
+            );
+            return Err(("label_too_long", why));
+        }
+        let mut name = (*name).to_owned();
+        if RESERVED_LABELS.contains(&name.as_str()) {
+            while name.is_empty() || labels.iter().any(|(other, _)| *other == name) {
+                name.insert_str(0, EXPORTED);
+            }
+        }
+        set.set(name, *value);
+    }
+    set.metric(model::prometheus_name(display));
+    if !display.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '/')) {
+        set.set("display", display);
+    }
+    let labels = set.build();
+    let found = labels.len() - 1;
+    if found > LABELS_PER_SERIES_MAX {
+        let why = format!("`{display}` has {found} labels, at most {LABELS_PER_SERIES_MAX} are kept");
+        return Err(("label_count", why));
+    }
+    Ok(SeriesIdentity { labels, display: display.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(labels: &[(&str, &str)]) -> Result<String, &'static str> {
+        identity(labels.iter().copied()).map(|series| series.labels.to_string()).map_err(|(reason, _)| reason)
+    }
+
+    #[test]
+    fn labels_of_a_run_are_exported_and_never_meet_those_that_are() {
+        assert_eq!(named(&[("__name__", "up"), ("run", "x")]), Ok("up{exported_run=\"x\"}".to_owned()));
+        assert_eq!(
+            named(&[("__name__", "up"), ("exported_run", "y"), ("run", "x")]),
+            Ok("up{exported_exported_run=\"x\",exported_run=\"y\"}".to_owned())
+        );
+    }
+
+    #[test]
+    fn names_that_promql_can_not_spell_keep_their_form_as_a_label() {
+        assert_eq!(named(&[("__name__", "gpu.power")]), Ok("gpu_power{display=\"gpu.power\"}".to_owned()));
+        assert_eq!(named(&[("__name__", "gpu:power")]), Ok("gpu:power".to_owned()));
+    }
+
+    #[test]
+    fn what_can_not_be_kept_has_a_reason() {
+        let long = "x".repeat(1_025);
+        assert_eq!(named(&[("a", "b")]), Err("metric_name"));
+        assert_eq!(named(&[("__name__", "m"), ("trace_id", "1")]), Err("label_refused"));
+        assert_eq!(named(&[("__name__", "m"), ("a", &long)]), Err("label_too_long"));
+        let many: Vec<(String, String)> = (0..31).map(|n| (format!("l{n}"), "v".to_owned())).collect();
+        let many: Vec<(&str, &str)> =
+            many.iter().map(|(n, v)| (n.as_str(), v.as_str())).chain([("__name__", "m")]).collect();
+        assert_eq!(named(&many), Err("label_count"));
+    }
+}
