@@ -527,6 +527,18 @@ def test_another_run_in_a_notebook_closes_the_one_before(online, monkeypatch):
     tg.close()
 
 
+def test_page_is_told_to_a_person_and_to_nobody_else(online, monkeypatch, capsys):
+    import sys
+
+    with tg.init(project_name="p", run_name="script"):
+        assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    with tg.init(project_name="p", run_name="typed") as run:
+        assert capsys.readouterr().err == f"truegauge: {run.url}\n"
+        tg.init(project_name="p", run_name="typed")
+        assert capsys.readouterr().err == "", "once a run"
+
+
 def test_two_runs_of_a_script_are_both_open(online):
     first = tg.init(project_name="p", run_name="one")
     second = tg.init(project_name="p", run_name="two")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 
 from truegauge import _lifecycle, _settings
 from truegauge._step import Step
@@ -326,7 +328,8 @@ def init(
             accepted with one debug line.
 
     Returns:
-        The run. One that could not be started does nothing, and a warning says why.
+        The run. One that could not be started does nothing, and a warning says why. At a terminal
+        or in a notebook one line on standard error says where the run's page is.
 
     Raises:
         TypeError: An argument's name is not known.
@@ -382,6 +385,7 @@ def _open(settings: dict[str, object]) -> Run:
         if _current is not None and _lifecycle.is_interactive():
             _current.close()
         run = Run(settings)
+        _show_page(run)
     if not run.is_disabled:
         _lifecycle.install()
         if run not in _lifecycle.open_runs:
@@ -390,6 +394,13 @@ def _open(settings: dict[str, object]) -> Run:
     _current = run
     set_current(run)
     return run
+
+
+def _show_page(run: Run) -> None:
+    """Tells a person at a terminal where the run's page is; logs and pipes stay clean."""
+    with contextlib.suppress(Exception):
+        if run.url and (sys.stderr.isatty() or _lifecycle.is_interactive()):
+            sys.stderr.write(f"truegauge: {run.url}\n")
 
 
 def _same_run(settings: dict[str, object]) -> Run | None:
