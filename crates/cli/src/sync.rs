@@ -63,10 +63,18 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
 fn summary(outcome: &SyncOutcome, url: &str) -> std::io::Result<()> {
     let SyncOutcome { spools, batches, points, bytes, .. } = outcome;
     let bytes = table::bytes(*bytes);
-    print_line(&format!(
-        "sent {spools} spools to {}: {batches} batches, {bytes}, {points} points stored",
-        client::shown_url(url)
-    ))?;
+    let of = |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    if *spools == 0 && *batches == 0 {
+        print_line("nothing to send")?;
+    } else {
+        print_line(&format!(
+            "sent {} to {}: {}, {bytes}, {} stored",
+            of(*spools, "spool", "spools"),
+            client::shown_url(url),
+            of(*batches, "batch", "batches"),
+            of(*points, "point", "points")
+        ))?;
+    }
     for dir in &outcome.busy {
         note(format_args!("left alone, its writer is alive: {}", dir.display()));
     }

@@ -95,7 +95,7 @@ fn unknown_states(token: &Token) -> Vec<String> {
     let (true, Test::Any(words)) = (token.key == "state", &token.test) else { return Vec::new() };
     let unknown = words.iter().filter(|word| !STATES.iter().any(|state| word.eq_ignore_ascii_case(state)));
     unknown
-        .map(|word| match nearest(word, STATES.into_iter()) {
+        .map(|word| match nearest(word, STATES) {
             Some(near) => format!("no run is ever `{word}`, nearest state `{near}`"),
             None => format!("no run is ever `{word}`: a state is one of {}", STATES.join(", ")),
         })
