@@ -10,6 +10,7 @@ mod http;
 mod output;
 mod query;
 mod reference;
+mod rules;
 mod runs;
 mod sync;
 mod table;

@@ -119,12 +119,7 @@ pub(crate) fn store(
 ) -> Result<PushResponse, AppendError> {
     let Checked { batch, run, refused } = checked;
     let receipt = shared.store.append(batch).inspect_err(|error| {
-        let outcome = match error {
-            AppendError::Full { .. } => "full",
-            AppendError::Busy { .. } => "busy",
-            AppendError::Failed { .. } => "failed",
-        };
-        shared.metrics.requests.add(&[door, outcome], 1);
+        shared.metrics.requests.add(&[door, outcome(error)], 1);
     })?;
     let id = run.id();
     shared.changed(id);
@@ -148,6 +143,15 @@ pub(crate) fn store(
         refused,
         duplicate: receipt.duplicate,
     })
+}
+
+/// The word for a failure to store, in the counters.
+pub(crate) fn outcome(error: &AppendError) -> &'static str {
+    match error {
+        AppendError::Full { .. } => "full",
+        AppendError::Busy { .. } => "busy",
+        AppendError::Failed { .. } => "failed",
+    }
 }
 
 /// Decodes, checks and stores a spool's record.

@@ -9,7 +9,7 @@ use model::{
 use store::{AppendError, Batch, Collision, MetricKind, MetricMetadata, SeriesBatch};
 
 use crate::app::Shared;
-use crate::ingest::shorten;
+use crate::ingest::{outcome, shorten};
 
 /// Longest label value at these doors, bytes.
 const LABEL_VALUE_BYTES_MAX: usize = 1 << 10;
@@ -105,15 +105,6 @@ impl Intake {
             shared.metrics.rejected.add(&[door, reason], *count);
         }
         Ok(Taken { written: points.saturating_sub(lost), refused })
-    }
-}
-
-/// The word for a failure to store.
-pub(crate) fn outcome(error: &AppendError) -> &'static str {
-    match error {
-        AppendError::Full { .. } => "full",
-        AppendError::Busy { .. } => "busy",
-        AppendError::Failed { .. } => "failed",
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use promql::{Answer, Cancel, Data, Limits, Options, Query, QueryError};
+use promql::{Answer, Cancel, Data, Limits, Matcher, Options, Query, QueryError};
 
 use crate::app::{App, Shared, blocking};
 use crate::config::Config;
@@ -19,12 +19,23 @@ const PATTERNS_MAX: usize = 100;
 
 /// Reads a query.
 pub(crate) fn parse(text: &str) -> Result<Query, QueryError> {
+    check_patterns(text)?;
+    Query::parse(text)
+}
+
+/// Reads the lists of matchers of one selector.
+pub(crate) fn parse_selector(text: &str) -> Result<Vec<Vec<Matcher>>, QueryError> {
+    check_patterns(text)?;
+    promql::parse_selector(text)
+}
+
+fn check_patterns(text: &str) -> Result<(), QueryError> {
     let found = text.matches("=~").count() + text.matches("!~").count();
     if found > PATTERNS_MAX {
         let reason = format!("the query has {found} patterns, at most {PATTERNS_MAX} are taken");
         return Err(QueryError::Parse { place: "1:1".to_owned(), reason });
     }
-    Query::parse(text)
+    Ok(())
 }
 
 /// What a caller asks for beside the query.

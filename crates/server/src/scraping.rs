@@ -10,7 +10,8 @@ use wire::page::{Entry, PageLimits};
 
 use crate::app::{App, Shared};
 use crate::config::Config;
-use crate::intake::{Intake, outcome};
+use crate::ingest::outcome;
+use crate::intake::Intake;
 
 /// Name of this door in the counters.
 const DOOR: &str = "scrape";

@@ -156,6 +156,18 @@ fn bodies_that_lie_change_nothing() {
     assert_eq!(server.metric("truegauge_ingest_samples_total{door=\"remote_write\"}"), 0.0);
 }
 
+#[test]
+fn a_full_disk_and_a_missing_token_refuse_remote_write() {
+    let series: &[(&str, &str)] = &[("__name__", "m")];
+    let full = Server::start(&["--reserve-bytes", "1000TiB"]);
+    let answer = write(&full, &body(&[(series, &[1.0])]));
+    assert_eq!((answer.status, answer.error_code()), (503, "unavailable".to_owned()));
+    assert!(answer.head.contains("retry-after: "), "{}", answer.head);
+    assert_eq!(full.metric("truegauge_ingest_requests_total{door=\"remote_write\",outcome=\"full\"}"), 1.0);
+    let guarded = Server::start(&["--token", "secret"]);
+    assert_eq!(write(&guarded, &body(&[(series, &[1.0])])).status, 401);
+}
+
 #[derive(Clone, PartialEq, Message)]
 struct Request2 {
     #[prost(string, repeated, tag = "4")]

@@ -155,7 +155,7 @@ fn questions_that_can_not_be_answered_fail_in_prometheus_words() {
         "invalid expression type \"range vector\" for range query",
     );
     bad("/api/v1/series", "no match[] parameter provided");
-    bad("/api/v1/labels?match[]=sum(up)", "is not a series selector");
+    bad("/api/v1/labels?match[]=sum(up)", "a plain selector such as");
     check(
         "/api/v1/query?query=vector(1)%5B1y:1ms%5D",
         422,
@@ -205,6 +205,10 @@ fn forms_times_and_statistics_are_taken_as_prometheus_takes_them() {
     ] {
         assert_eq!(server.get(&format!("/api/v1/{path}"))["status"], "success", "{path}");
     }
+    assert_eq!(
+        server.get("/api/v1/format_query?query=sum%28rate%28x[5m]%29%29by%28a%29")["data"],
+        "sum by (a) (rate(x[5m]))"
+    );
     assert_eq!(server.metric("truegauge_query_requests_total{outcome=\"answered\"}"), 3.0);
 }
 

@@ -154,3 +154,29 @@ fn no_password_of_the_url_is_printed() {
         assert!(!format!("{out}{err}").contains("hunter2"), "{args:?}\n{out}{err}");
     }
 }
+
+#[test]
+fn rules_are_checked_and_tested_as_promtool_does() {
+    let home = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(home.path().join(name), text).unwrap();
+    let rules = "groups:\n- name: g\n  rules:\n  - {record: 'a:b', expr: sum(b)}\n  - {alert: Down, expr: up == 0, for: 1m}\n";
+    write("good.yml", rules);
+    write("bad.yml", "groups:\n- name: g\n  rules:\n  - {record: a-b, expr: sum(}\n");
+    let series = "rule_files: ['go*.yml']\nevaluation_interval: 7s\ntests:\n- interval: 7s\n  input_series: [{series: 'b{x=\"1\"}', values: '1+1x20'}]\n  promql_expr_test: [{expr: 'a:b', eval_time: 70s, exp_samples: [{labels: 'a:b', value: ";
+    write("passes.yml", &format!("{series}11}}]}}]\n"));
+    write("fails.yml", &format!("{series}12}}]}}]\n"));
+    let check = |args: &[&str], want: i32, words: &str| {
+        let path = home.path().display().to_string();
+        let args: Vec<String> = args.iter().map(|arg| arg.replace("HOME", &path)).collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let (code, out, err) = run(home.path(), &args);
+        assert_eq!(code, want, "{args:?}\n{out}\n{err}");
+        assert!(format!("{out}{err}").contains(words), "{args:?}\n{out}\n{err}");
+    };
+    check(&["rules", "check", "HOME/good.yml"], 0, "good.yml: 2 rules");
+    check(&["rules", "check", "HOME/good.yml", "HOME/bad.yml"], 1, "bad.yml: ");
+    check(&["rules", "check", "HOME/none.yml"], 2, "cannot read");
+    check(&["rules", "test", "HOME/passes.yml"], 0, "passes.yml: 1 tests passed");
+    check(&["rules", "test", "HOME/fails.yml"], 1, "fails.yml: test 1: ");
+    check(&["rules", "test", "HOME/fails.yml", "--json"], 1, "\"findings\"");
+}

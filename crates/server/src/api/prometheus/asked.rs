@@ -5,13 +5,13 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
-use promql::{Matcher, ValueType};
+use promql::Matcher;
 
 use super::Failure;
 use crate::app::App;
 use crate::clock::days_since_epoch;
 use crate::duration;
-use crate::query::{Wishes, parse};
+use crate::query::{Wishes, parse_selector};
 
 /// Said where a list was cut.
 pub(super) const CUT: &str = "results truncated due to limit";
@@ -120,25 +120,11 @@ impl Asked {
         }
         let mut selectors = Vec::new();
         for text in given {
-            selectors.extend(selector(text)?);
+            let found = parse_selector(text).map_err(|error| Failure::parameter("match[]", error))?;
+            selectors.extend(found);
         }
         Ok(selectors)
     }
-}
-
-/// The lists of matchers of one selector.
-fn selector(text: &str) -> Result<Vec<Vec<Matcher>>, Failure> {
-    let wrong = |reason: String| Failure::parameter("match[]", reason);
-    let query = parse(text).map_err(|error| wrong(error.to_string()))?;
-    let name_end = text.find('{').unwrap_or(text.len());
-    let name = text[..name_end].trim();
-    let is_plain = query.value_type() == ValueType::Vector
-        && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == ':')
-        && (name_end == text.len() || text.trim_end().ends_with('}'));
-    if !is_plain {
-        return Err(wrong(format!("{text:?} is not a series selector such as `up{{job=\"a\"}}`")));
-    }
-    Ok(query.selectors().into_iter().map(<[Matcher]>::to_vec).collect())
 }
 
 /// Seconds with a fraction, or RFC 3339, as milliseconds.
@@ -203,17 +189,5 @@ mod tests {
         assert_eq!(span("1m30s"), Some(Duration::from_secs(90)));
         assert_eq!([span("0"), span("-1"), span("0s")], [Some(Duration::ZERO); 3]);
         assert_eq!([span("x"), span(""), span("1e99")], [None; 3]);
-    }
-
-    #[test]
-    fn only_a_selector_selects() {
-        assert!(selector("up").is_ok_and(|s| s.len() == 1));
-        assert!(selector(" up { job = \"}\" } ").is_ok_and(|s| s[0].len() == 2));
-        assert!(selector("{__name__=~\"a.*\"}").is_ok());
-        for wrong in
-            ["", "sum(up)", "up offset 5m", "up[5m]", "1", "up or down", "{a=\"b\"} or {c=\"d\"}x", "up{"]
-        {
-            assert!(selector(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use promql::Answer;
-use promql::json::write_answer;
+use promql::json::{push_text, write_answer};
 
 use super::asked::{Asked, CUT};
 use super::{Failure, json, success};
@@ -75,6 +75,18 @@ pub(super) async fn exemplars(asked: Asked) -> Result<Response, Failure> {
     let parsed = blocking(move || Ok::<_, ApiError>(parse(&text).map(drop))).await?;
     parsed?;
     Ok(success("[]", &[]))
+}
+
+/// The query, laid out for people.
+pub(super) async fn format(asked: Asked) -> Result<Response, Failure> {
+    let text = asked.get("query").to_owned();
+    let formatted = blocking(move || {
+        let checked = parse(&text);
+        Ok::<_, ApiError>(checked.and_then(|_query| promql::format_query(&text)))
+    });
+    let mut data = String::new();
+    push_text(&mut data, &formatted.await??);
+    Ok(success(&data, &[]))
 }
 
 /// The whole body.

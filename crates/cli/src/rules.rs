@@ -1,0 +1,176 @@
+//! `truegauge rules`: checks files of rules and runs their tests, in Prometheus' and promtool's formats.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use promql::rules::{self, Finding, Verdict};
+use serde_json::{Value, json};
+
+use crate::args::{Done, json_flag};
+use crate::output::{Failure, print_json, print_line, printable};
+
+/// Largest file that is read, bytes.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+pub(crate) fn command() -> Command {
+    let files = || {
+        Arg::new("files")
+            .required(true)
+            .action(ArgAction::Append)
+            .value_name("FILE")
+            .value_parser(clap::value_parser!(PathBuf))
+            .help("YAML files")
+    };
+    let check = Command::new("check")
+        .about("Say what is wrong with files of recording and alerting rules")
+        .arg(files())
+        .arg(json_flag())
+        .after_help(
+            "Examples:\n  truegauge rules check rules/*.yml\n  truegauge rules check alerts.yml --json",
+        );
+    let test = Command::new("test")
+        .about("Run tests of rules, written as for `promtool test rules`")
+        .arg(files())
+        .arg(json_flag())
+        .after_help("Examples:\n  truegauge rules test rules/tests/*.yml\n  truegauge rules test alerts_test.yml --json");
+    Command::new("rules")
+        .about("Check and test recording and alerting rules")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .after_help(
+            "Examples:\n  truegauge rules check rules/*.yml\n  truegauge rules test rules/tests/*.yml",
+        )
+        .subcommands([check, test])
+}
+
+/// What was found in one file.
+struct Found {
+    file: String,
+    /// What passed: rules of a good file, tests that hold.
+    good: usize,
+    /// One line each.
+    bad: Vec<String>,
+}
+
+pub(crate) fn run(matches: &ArgMatches) -> Done {
+    let Some((verb, matches)) = matches.subcommand() else { return Err(Failure::new("no verb given")) };
+    let look = if verb == "check" { check } else { test };
+    let files = matches.get_many::<PathBuf>("files").into_iter().flatten();
+    let found: Vec<Found> = files.map(|file| look(file)).collect::<Result<_, Failure>>()?;
+    let what = if verb == "check" { "rules" } else { "tests passed" };
+    if matches.get_flag("json") {
+        let files =
+            found.iter().map(|found| json!({"file": found.file, "good": found.good, "findings": found.bad}));
+        print_json(&Value::from(files.collect::<Vec<_>>()))?;
+    } else {
+        for found in &found {
+            if found.bad.is_empty() {
+                print_line(&printable(&format!("{}: {} {what}", found.file, found.good)))?;
+            }
+            for line in &found.bad {
+                print_line(&printable(&format!("{}: {line}", found.file)))?;
+            }
+        }
+    }
+    Ok(ExitCode::from(u8::from(found.iter().any(|found| !found.bad.is_empty()))))
+}
+
+fn check(file: &Path) -> Result<Found, Failure> {
+    let text = read(file)?;
+    let (good, bad) = match rules::parse(&text) {
+        Ok(parsed) => (parsed.groups.iter().map(|group| group.rules.len()).sum(), Vec::new()),
+        Err(findings) => (0, lines(&findings)),
+    };
+    Ok(Found { file: file.display().to_string(), good, bad })
+}
+
+fn test(file: &Path) -> Result<Found, Failure> {
+    let text = read(file)?;
+    let folder = file.parent().unwrap_or_else(|| Path::new(""));
+    let (good, bad) = match rules::test(&text, &|pattern| matching(folder, pattern)) {
+        Err(findings) => (0, lines(&findings)),
+        Ok(verdicts) => {
+            let failures = |verdict: &Verdict| {
+                let name = verdict.name.clone();
+                verdict.failures.clone().into_iter().map(move |failure| format!("{name}: {failure}"))
+            };
+            let good = verdicts.iter().filter(|verdict| verdict.failures.is_empty()).count();
+            (good, verdicts.iter().flat_map(failures).collect())
+        }
+    };
+    Ok(Found { file: file.display().to_string(), good, bad })
+}
+
+fn lines(findings: &[Finding]) -> Vec<String> {
+    findings.iter().map(ToString::to_string).collect()
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    let cannot = |why: String| Failure::new(format!("cannot read `{}`: {why}", file.display()));
+    let bytes = std::fs::metadata(file).map_err(|error| cannot(error.to_string()))?.len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(cannot(format!("it has {bytes} bytes, at most {FILE_BYTES_MAX} are read")));
+    }
+    std::fs::read_to_string(file).map_err(|error| cannot(error.to_string()))
+}
+
+/// Name and text of the files that a pattern of a test means: `*` stands for any part of a file's name.
+fn matching(folder: &Path, pattern: &str) -> Result<Vec<(String, String)>, String> {
+    let path = folder.join(pattern);
+    let text = |path: &Path| {
+        let text = read(path).map_err(|failure| failure.message().to_owned())?;
+        Ok((path.display().to_string(), text))
+    };
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    if !name.contains('*') {
+        return Ok(vec![text(&path)?]);
+    }
+    let within = path.parent().unwrap_or_else(|| Path::new("."));
+    let within = if within.as_os_str().is_empty() { Path::new(".") } else { within };
+    let entries =
+        std::fs::read_dir(within).map_err(|error| format!("cannot list `{}`: {error}", within.display()))?;
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_name().to_str().is_some_and(|file| fits(&name, file)))
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    found.iter().map(|path| text(path)).collect()
+}
+
+/// Whether a file's name fits a pattern whose `*` stand for anything.
+fn fits(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fits;
+
+    #[test]
+    fn stars_stand_for_anything_and_nothing_else_does() {
+        for (pattern, name, want) in [
+            ("*.yml", "a.yml", true),
+            ("a*b*c", "a--b--c", true),
+            ("a*b*c", "abc", true),
+            ("a*b", "ab-c", false),
+            ("a*a", "a", false),
+            ("a.yml", "a.yml", true),
+            ("*", "", true),
+        ] {
+            assert_eq!(fits(pattern, name), want, "{pattern} {name}");
+        }
+    }
+}
