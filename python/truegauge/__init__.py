@@ -10,7 +10,7 @@ Nothing here raises into a training loop: what can't be kept is counted, and war
 as `TruegaugeWarning`. With ``init(strict=True)`` bad input raises `RefusedError` instead.
 """
 
-from truegauge._query import runs
+from truegauge._query import Answer, Series, query, runs
 from truegauge._run import (
     Run,
     add_tags,
@@ -44,10 +44,12 @@ log_distributed = log
 shutdown_logger = shutdown
 
 __all__ = [
+    "Answer",
     "CloseInfo",
     "FlushInfo",
     "RefusedError",
     "Run",
+    "Series",
     "Step",
     "TruegaugeError",
     "TruegaugeWarning",
@@ -62,6 +64,7 @@ __all__ = [
     "log_attributes",
     "log_config",
     "log_distributed",
+    "query",
     "remove_tags",
     "runs",
     "set_description",
