@@ -8,8 +8,9 @@ use model::Labels;
 
 use crate::source::{Chunk, Columns, Select, Series, Source, SourceError, Summary};
 
-/// Samples per chunk handed out.
-const CHUNK_SAMPLES: usize = 240;
+/// Samples per chunk handed out: few, so that tests meet every way in which a window can lie over
+/// chunks.
+const CHUNK_SAMPLES: usize = 16;
 
 /// A [`Source`] that keeps every sample in memory.
 #[derive(Debug, Clone, Default)]
@@ -89,8 +90,11 @@ impl Series for MemorySeries<'_> {
         let times = &self.columns.times_ns;
         let from = times.partition_point(|time| *time < from_ns);
         let to = times.partition_point(|time| *time <= to_ns);
-        for start in (from..to).step_by(CHUNK_SAMPLES) {
-            let end = to.min(start + CHUNK_SAMPLES);
+        if from == to {
+            return Ok(());
+        }
+        for start in (from / CHUNK_SAMPLES * CHUNK_SAMPLES..to).step_by(CHUNK_SAMPLES) {
+            let end = times.len().min(start + CHUNK_SAMPLES);
             let piece = Piece { times_ns: &times[start..end], values: &self.columns.values[start..end] };
             if visit(&piece).is_break() {
                 break;

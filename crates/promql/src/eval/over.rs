@@ -3,7 +3,7 @@
 use super::rolling::{Extreme, Rolling, Sorted, nan_first};
 use super::select::Windows;
 use super::table::{Grid, Row, Table};
-use super::{Evaluator, Samples, parallel};
+use super::{Evaluator, Samples};
 use crate::error::QueryError;
 use crate::functions::Over;
 use crate::limits::Budget;
@@ -38,26 +38,22 @@ impl Evaluator<'_> {
             }
         }
         check_smoothing(over, &parameters)?;
-        let (samples, windows) = self.windows(range, grid, Some(over))?;
-        if over == Over::Quantile && !samples.is_empty() {
-            for q in parameters.first().into_iter().flatten() {
-                if !(0.0..=1.0).contains(q) {
-                    self.note(Note::InvalidQuantile(*q), arguments[0].span);
-                }
+        let keeps_name = matches!(over, Over::First | Over::Last);
+        let rows = self.each_series(range, grid, Some(over), |samples, windows| {
+            self.budget.check()?;
+            let frame =
+                Frame { samples: &samples, windows, grid, parameters: &parameters, budget: &self.budget };
+            Ok(Row { drop_name: !keeps_name || samples.drop_name, ..frame.compute(over)? })
+        })?;
+        let rows: Vec<Row> = rows.into_iter().filter(|row| !row.present.is_empty()).collect();
+        if over == Over::Absent {
+            return self.absent_over(range, &rows, grid);
+        }
+        if over == Over::Quantile && !rows.is_empty() {
+            for q in parameters.first().into_iter().flatten().filter(|q| !(0.0..=1.0).contains(*q)) {
+                self.note(Note::InvalidQuantile(*q), arguments[0].span);
             }
         }
-        self.budget.plan(samples.len() as u64, grid.steps as u64)?;
-        if over == Over::Absent {
-            return self.absent_over(range, &samples, windows, grid);
-        }
-        let keeps_name = matches!(over, Over::First | Over::Last);
-        let rows = parallel(&self.budget, samples, |samples| {
-            self.budget.check()?;
-            let row = self.frame(&samples, windows, grid, &parameters).compute(over)?;
-            Ok(Some(Row { drop_name: !keeps_name || samples.drop_name, ..row })
-                .filter(|row| !row.present.is_empty()))
-        })?;
-        let rows: Vec<Row> = rows.into_iter().flatten().collect();
         if matches!(over, Over::Rate | Over::Increase) {
             for row in &rows {
                 let name = row.labels.metric();
@@ -70,23 +66,8 @@ impl Evaluator<'_> {
         self.table(rows)
     }
 
-    fn frame<'a>(
-        &'a self,
-        samples: &'a Samples,
-        windows: Windows,
-        grid: Grid,
-        parameters: &'a [Vec<f64>],
-    ) -> Frame<'a> {
-        Frame { samples, windows, grid, parameters, budget: &self.budget }
-    }
-
-    fn absent_over(
-        &self,
-        range: &Node,
-        samples: &[Samples],
-        windows: Windows,
-        grid: Grid,
-    ) -> Result<Table, QueryError> {
+    /// One row where none of `rows` has a value.
+    fn absent_over(&self, range: &Node, rows: &[Row], grid: Grid) -> Result<Table, QueryError> {
         let labels = match &range.kind {
             Kind::Range { selector, .. } => absent_labels(selector),
             _ => model::Labels::default(),
@@ -97,8 +78,8 @@ impl Evaluator<'_> {
             labels: labels.into(),
             drop_name: true,
         };
-        for samples in samples {
-            row.present.remove(&self.frame(samples, windows, grid, &[]).compute(Over::Present)?.present);
+        for found in rows {
+            row.present.remove(&found.present);
         }
         self.table(if row.present.is_empty() { Vec::new() } else { vec![row] })
     }

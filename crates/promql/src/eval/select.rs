@@ -9,6 +9,7 @@ use super::table::{Bits, Grid, Row, Table, Value};
 use super::{Evaluator, Samples, parallel};
 use crate::error::QueryError;
 use crate::functions::Over;
+use crate::limits::Charge;
 use crate::number::seconds;
 use crate::plan::{Kind, Node, Selector, Subquery};
 use crate::source::{Columns, Select, Series, Summary};
@@ -122,9 +123,11 @@ impl Evaluator<'_> {
                     }
                     Need::All => {
                         self.budget.check()?;
-                        self.budget.read(u64::from(summary.count))?;
                         let before = columns.values.len();
                         chunk.decode(&mut columns)?;
+                        let within = columns.times_ns[before..].iter();
+                        let within = within.filter(|time| (range.0..=range.1).contains(*time)).count();
+                        self.budget.read(within as u64)?;
                         if weighted {
                             let decoded = columns.values[before..].iter_mut();
                             decoded.filter(|value| !is_stale_marker(**value)).for_each(|value| *value = 1.0);
@@ -141,57 +144,57 @@ impl Evaluator<'_> {
                 }
             }
         })?;
+        trim(&mut columns, range);
         failure.map_or(Ok(columns), Err)
     }
 
-    /// The samples of a range vector and its windows.
-    /// With `over` only what that function needs of them.
-    pub(crate) fn windows(
+    /// Runs `work` on each series of a range vector with its windows; series without samples are
+    /// left out. With `over` a series holds only what that function needs. One series a thread is
+    /// in memory at a time, unless it comes from a subquery.
+    pub(crate) fn each_series<R: Send>(
         &self,
         node: &Node,
         grid: Grid,
         over: Option<Over>,
-    ) -> Result<(Vec<Samples>, Windows), QueryError> {
-        match &node.kind {
-            Kind::Range { selector, range_ns } => {
-                let ends = match selector.pin {
-                    Some(pin) => Grid { start_ns: self.pinned(pin), steps: grid.steps.min(1), ..grid },
-                    None => grid,
-                }
-                .earlier(selector.offset_ns);
-                let windows = Windows {
-                    ends,
-                    range_ns: *range_ns,
-                    pinned: selector.pin.is_some(),
-                    weighted: over == Some(Over::Count),
-                };
-                let samples = self.raw(selector, windows, over)?;
-                Ok((samples, windows))
+        work: impl Fn(Samples, Windows) -> Result<R, QueryError> + Sync,
+    ) -> Result<Vec<R>, QueryError> {
+        let (selector, range_ns) = match &node.kind {
+            Kind::Range { selector, range_ns } => (selector, *range_ns),
+            Kind::Subquery(subquery) => {
+                let (samples, windows, _charge) = self.subquery(subquery, grid)?;
+                self.budget.plan(samples.len() as u64, grid.steps as u64)?;
+                return parallel(&self.budget, samples, |samples| work(samples, windows));
             }
-            Kind::Subquery(subquery) => self.subquery(subquery, grid),
-            _ => Err(QueryError::Internal("a range vector is needed".to_owned())),
+            _ => return Err(QueryError::Internal("a range vector is needed".to_owned())),
+        };
+        let ends = match selector.pin {
+            Some(pin) => Grid { start_ns: self.pinned(pin), steps: grid.steps.min(1), ..grid },
+            None => grid,
         }
-    }
-
-    fn raw(
-        &self,
-        selector: &Selector,
-        windows: Windows,
-        over: Option<Over>,
-    ) -> Result<Vec<Samples>, QueryError> {
-        let from = windows.ends.start_ns.saturating_sub(windows.range_ns).saturating_add(1);
-        let to = windows.ends.last();
-        let series = self.select(selector, from, to)?;
-        let samples = parallel(&self.budget, series, |(labels, series)| {
-            let columns = without_markers(
-                self.read(&*series, (from, to), windows.weighted, |summary| windows.need(over, summary))?,
-            );
-            Ok(Samples { labels, drop_name: false, columns })
+        .earlier(selector.offset_ns);
+        let weighted = over == Some(Over::Count);
+        let windows = Windows { ends, range_ns, pinned: selector.pin.is_some(), weighted };
+        let from = ends.start_ns.saturating_sub(range_ns).saturating_add(1);
+        let range = (from, ends.last());
+        let series = self.select(selector, range.0, range.1)?;
+        self.budget.plan(series.len() as u64, grid.steps as u64)?;
+        let results = parallel(&self.budget, series, |(labels, series)| {
+            let columns = self.read(&*series, range, weighted, |summary| windows.need(over, summary))?;
+            let columns = without_markers(columns);
+            if columns.values.is_empty() {
+                return Ok(None);
+            }
+            work(Samples { labels, drop_name: false, columns }, windows).map(Some)
         })?;
-        Ok(samples.into_iter().filter(|samples| !samples.columns.values.is_empty()).collect())
+        Ok(results.into_iter().flatten().collect())
     }
 
-    fn subquery(&self, subquery: &Subquery, grid: Grid) -> Result<(Vec<Samples>, Windows), QueryError> {
+    /// The samples that a subquery makes, its windows, and the memory that they take.
+    fn subquery(
+        &self,
+        subquery: &Subquery,
+        grid: Grid,
+    ) -> Result<(Vec<Samples>, Windows, Option<Charge>), QueryError> {
         let ends = match subquery.pin {
             Some(pin) => Grid { start_ns: self.pinned(pin), steps: grid.steps.min(1), ..grid },
             None => grid,
@@ -207,46 +210,48 @@ impl Evaluator<'_> {
         }
         let end = ends.last();
         if end < start {
-            return Ok((Vec::new(), windows));
+            return Ok((Vec::new(), windows, None));
         }
         let steps = (i128::from(end) - i128::from(start)) / i128::from(step) + 1;
         let steps = u64::try_from(steps).unwrap_or(u64::MAX);
         self.budget.plan(1, steps)?;
         let inner = Grid { start_ns: start, step_ns: step, steps: steps as usize };
-        let samples = match self.node(&subquery.inner, inner)? {
+        let (samples, charge) = match self.node(&subquery.inner, inner)? {
             Value::Vector(table) => {
                 let (rows, charge) = table.into_parts();
-                let samples = rows.into_iter().map(|row| to_samples(row, inner)).collect();
-                drop(charge);
-                samples
+                (rows.into_iter().map(|row| to_samples(row, inner)).collect(), Some(charge))
             }
             Value::Scalar(values) => {
                 let columns =
                     Columns { times_ns: (0..inner.steps).map(|step| inner.at(step)).collect(), values };
-                vec![Samples { labels: Arc::default(), drop_name: false, columns }]
+                (vec![Samples { labels: Arc::default(), drop_name: false, columns }], None)
             }
-            Value::Text(_) => Vec::new(),
+            Value::Text(_) => (Vec::new(), None),
         };
-        Ok((samples, windows))
+        Ok((samples, windows, charge))
     }
 
     /// A range vector as an answer: all samples of its one window.
     pub(crate) fn matrix(&self, node: &Node, grid: Grid) -> Result<Vec<Samples>, QueryError> {
-        let (mut all, windows) = self.windows(node, grid, None)?;
-        let end = windows.ends.start_ns;
-        let start = end.saturating_sub(windows.range_ns);
-        for samples in &mut all {
-            let times = &mut samples.columns.times_ns;
-            let to = times.partition_point(|time| *time <= end);
-            let from = times.partition_point(|time| *time <= start).min(to);
-            times.truncate(to);
-            times.drain(..from);
-            samples.columns.values.truncate(to);
-            samples.columns.values.drain(..from);
-        }
-        all.retain(|samples| !samples.columns.values.is_empty());
-        Ok(all)
+        let held = self.each_series(node, grid, None, |mut samples, windows| {
+            let end = windows.ends.start_ns;
+            trim(&mut samples.columns, (end.saturating_sub(windows.range_ns).saturating_add(1), end));
+            let charge = self.budget.hold(samples.columns.values.len() as u64 * 16)?;
+            Ok((samples, charge))
+        })?;
+        let samples = held.into_iter().map(|(samples, _)| samples);
+        Ok(samples.filter(|samples| !samples.columns.values.is_empty()).collect())
     }
+}
+
+/// Cuts samples outside of `from_ns..=to_ns`.
+fn trim(columns: &mut Columns, (from_ns, to_ns): (i64, i64)) {
+    let to = columns.times_ns.partition_point(|time| *time <= to_ns);
+    columns.times_ns.truncate(to);
+    columns.values.truncate(to);
+    let from = columns.times_ns.partition_point(|time| *time < from_ns);
+    columns.times_ns.drain(..from);
+    columns.values.drain(..from);
 }
 
 /// How much of a chunk a reader wants.

@@ -140,3 +140,17 @@ fn markers_survive_the_summary() {
     assert!(model::is_stale_marker(summary.last));
     assert_eq!((summary.count, summary.non_finite, summary.min, summary.max), (2, 1, 1.0, 1.0));
 }
+
+#[test]
+fn only_samples_in_the_window_count_as_read() {
+    let source = counting(1000);
+    let query = Query::parse("sum_over_time(x_total[5s])").unwrap();
+    let answer = query.instant(&source, 504_000, &Options::default()).unwrap();
+    assert_eq!(first(&answer.data), 2510.0);
+    assert_eq!(answer.stats.samples_read, 5);
+    let answer =
+        Query::parse("x_total[12s]").unwrap().instant(&source, 504_000, &Options::default()).unwrap();
+    assert_eq!(answer.stats.samples_read, 12);
+    let Data::Matrix(runs) = &answer.data else { panic!("no matrix") };
+    assert_eq!(runs[0].points().next(), Some((493_000, 493.0)));
+}
