@@ -5,7 +5,7 @@ import { formatCount } from '../lib/number';
 import { visible } from '../lib/text';
 import type { Completer, Option, Options } from './complete';
 import { type Asked, type Explore, letterOf, QUERIES_MAX } from './model';
-import { type Mistake, mistakeOf, plainError, wordsOf } from './words';
+import { contextAt, type Mistake, mistakeOf, plainError, wordsOf } from './words';
 
 const SHOWN = 8;
 const WAIT_MS = 80;
@@ -70,13 +70,15 @@ function QueryBox({ explore, completer, at, text }: BoxProps) {
     }, WAIT_MS);
   };
   const take = (option: Option) => {
-    if (!found) return;
-    const { from, to } = found.context;
-    explore.type(at, text.slice(0, from) + option.insert + text.slice(to));
+    const area = field.current!;
+    // More may have been typed since the list was made.
+    const context = contextAt(area.value, area.selectionStart) ?? found?.context;
+    if (!context) return;
+    // At once: the next key is typed behind it.
+    area.setRangeText(option.insert, context.from, context.to, 'end');
+    explore.type(at, area.value);
     close();
-    const place = from + option.insert.length;
-    requestAnimationFrame(() => field.current?.setSelectionRange(place, place));
-    field.current?.focus();
+    area.focus();
   };
   const keys = (event: KeyboardEvent) => {
     if (event.ctrlKey && event.key === ' ') complete(text, field.current!.selectionStart);
