@@ -17,6 +17,8 @@ import { RunsPage } from './pages/runs';
 
 const explorePage = () => import('./pages/explore').then((m) => m.ExplorePage);
 
+const comparePage = () => import('./pages/compare').then((m) => m.ComparePage);
+
 /** Everything. */
 export function App() {
   useEffect(
@@ -62,6 +64,8 @@ function Page({ route }: { route: Route }) {
       return <RunPage key={route.runId} scope={route.scope} runId={route.runId} tab={route.tab} />;
     case 'explore':
       return <Later page={explorePage} />;
+    case 'compare':
+      return <Later page={comparePage} />;
     case 'short':
       return <ShortLink runId={route.runId} />;
     case 'home':

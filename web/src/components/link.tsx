@@ -3,11 +3,14 @@ import type { ComponentChildren } from 'preact';
 import { open } from '../lib/address';
 
 /** Theme and zone go along; the rest of the address belongs to the page. */
-export function keptQuery(): string {
+export function keptParams(): [name: string, value: string][] {
   const now = new URLSearchParams(window.location.search);
-  const kept = new URLSearchParams();
-  for (const name of ['theme', 'tz']) if (now.has(name)) kept.set(name, now.get(name)!);
-  const text = kept.toString();
+  return ['theme', 'tz'].flatMap((name) => (now.has(name) ? [[name, now.get(name)!]] : []));
+}
+
+/** These as the end of an address. */
+export function keptQuery(): string {
+  const text = new URLSearchParams(keptParams()).toString();
   return text ? `?${text}` : '';
 }
 

@@ -5,6 +5,7 @@ import { useState } from 'preact/hooks';
 export function SelectionBar(props: {
   count: number;
   tag: (name: string) => void;
+  compare: () => void;
   save: () => void;
   remove: () => void;
   clear: () => void;
@@ -19,6 +20,9 @@ export function SelectionBar(props: {
   return (
     <div class="selection-bar" role="toolbar" aria-label="Selected runs">
       <b>{props.count} selected</b>
+      <button type="button" onClick={props.compare}>
+        Compare <kbd>c</kbd>
+      </button>
       {tagging ? (
         <input
           aria-label="Tag for the selected runs"

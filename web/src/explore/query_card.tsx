@@ -7,13 +7,13 @@ import { entriesOf } from '../charts/legend';
 import { summary } from '../charts/summary';
 import { LegendList, Readout } from '../components/chart_legend';
 import { WarnIcon } from '../components/icons';
+import { useOverlayPlot } from '../components/use_overlay_plot';
 import { zone } from '../lib/clock';
 import { formatCount } from '../lib/number';
 import { visible } from '../lib/text';
 import { formatSpan } from '../lib/time';
 import { type Asked, type Explore, letterOf } from './model';
 import { unitOf } from './unit';
-import { useRangePlot } from './use_range_plot';
 
 const HEAD_ENTRIES = 3;
 const LEGEND_HEIGHT = 40;
@@ -49,7 +49,14 @@ export function QueryCard({ explore, asked, at, height, point }: CardProps) {
     unit,
     /\b(rate|increase)\s*\(/.test(asked.query) ? 'counter' : '',
   );
-  useRangePlot(explore, asked, root, body, { hidden, hover, unit, zero });
+  useOverlayPlot(explore, asked.answer, root, body, {
+    hidden,
+    hover,
+    unit,
+    zero,
+    axis: 'time',
+    envelope: false,
+  });
   const keys: CardKeys = {
     step: (by) => stepCursor(explore, 'time', asked.answer.peek()?.shape ?? null, by),
     zoom: (factor) => zoomAt(explore, 'time', factor),

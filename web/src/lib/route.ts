@@ -16,6 +16,7 @@ export type Route =
   | { page: 'run'; scope: Scope; runId: string; tab: Tab }
   | { page: 'short'; runId: string }
   | { page: 'explore' }
+  | { page: 'compare' }
   | { page: 'home' }
   | { page: 'missing' };
 
@@ -37,6 +38,7 @@ export function parseRoute(path: string): Route {
   if (first === undefined) return { page: 'home' };
   if (first === 'runs' && rest.length === 0) return { page: 'runs', scope: null };
   if (first === 'explore' && rest.length === 0) return { page: 'explore' };
+  if (first === 'compare' && rest.length === 0) return { page: 'compare' };
   if (first === 'r' && rest.length === 1) return { page: 'short', runId: unpart(rest[0]) };
   if (first !== 'o' || rest.length < 4) return { page: 'missing' };
   const scope = { organization: unpart(rest[0]), workspace: unpart(rest[1]), project: unpart(rest[2]) };

@@ -15,6 +15,7 @@ export interface RunKeys {
   editing: Signal<string | null>;
   go: (row: RunRow | undefined) => void;
   select: (ids: Set<string>) => void;
+  compare: () => void;
   save: (rows: RunRow[]) => void;
   remove: (rows: RunRow[]) => void;
 }
@@ -25,7 +26,7 @@ export function selectedIds(): Set<string> {
 }
 
 /** Binds them while the list is shown. */
-export function useRunKeys({ list, at, editing, go, select, save, remove }: RunKeys): void {
+export function useRunKeys({ list, at, editing, go, select, compare, save, remove }: RunKeys): void {
   useEffect(() => {
     const here = () => list.rows.value[at.value];
     const move = (by: number) => () => {
@@ -49,6 +50,12 @@ export function useRunKeys({ list, at, editing, go, select, save, remove }: RunK
       { keys: 'ArrowUp', does: 'Row up', group, run: move(-1) },
       { keys: 'Space', does: 'Select the row', group, run: toggle },
       { keys: 'Enter', does: 'Open the run', group, run: () => go(here()) },
+      {
+        keys: 'c',
+        does: 'Compare the selected runs',
+        group,
+        run: () => selectedIds().size > 0 && compare(),
+      },
       { keys: 't', does: 'Edit tags in place', group, run: () => (editing.value = here()?.run_id ?? null) },
       {
         keys: 'e',

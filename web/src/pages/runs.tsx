@@ -6,7 +6,7 @@ import { EmptyRuns } from '../components/empty_runs';
 import { Failure } from '../components/failure';
 import { FilterBar } from '../components/filter_bar';
 import { StateIcon } from '../components/icons';
-import { keptQuery } from '../components/link';
+import { keptParams, keptQuery } from '../components/link';
 import { Menu } from '../components/menu';
 import { MetricPicker } from '../components/metric_picker';
 import type { CellContext } from '../components/run_columns';
@@ -99,7 +99,9 @@ export function RunsPage({ scope }: { scope: Scope | null }) {
   const save = async (which: RunRow[]) => {
     for (const row of which) await saveCsv(row.run_id, row.run, null);
   };
-  useRunKeys({ list, at, editing, go, select, save, remove });
+  const compare = () =>
+    open(`/compare?${new URLSearchParams([['runs', [...selectedIds()].join(',')], ...keptParams()])}`);
+  useRunKeys({ list, at, editing, go, select, compare, save, remove });
 
   const context: CellContext = {
     now: now.value,
@@ -194,6 +196,7 @@ export function RunsPage({ scope }: { scope: Scope | null }) {
               [],
             )
           }
+          compare={compare}
           save={() => save(chosen)}
           remove={() => remove(chosen)}
           clear={() => select(new Set())}

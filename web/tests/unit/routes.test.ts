@@ -27,6 +27,7 @@ describe('routes', () => {
     expect(parseRoute('/')).toEqual({ page: 'home' });
     expect(parseRoute('/runs')).toEqual({ page: 'runs', scope: null });
     expect(parseRoute('/explore')).toEqual({ page: 'explore' });
+    expect(parseRoute('/compare')).toEqual({ page: 'compare' });
     expect(parseRoute('/r/ab12')).toEqual({ page: 'short', runId: 'ab12' });
     for (const path of ['/o/a', '/x', '/explore/x', '/o/a/b/c/zzz', '/r/a/b', '/o/%E0%A4%A/b/c/d'])
       expect(parseRoute(path).page).toBe('missing');

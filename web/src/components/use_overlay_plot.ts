@@ -1,16 +1,20 @@
-/** Keeps the plot of one query drawn. */
-import { effect, type Signal, useSignal } from '@preact/signals';
+/** Keeps the plot of a card drawn that puts many series over each other. */
+import { effect, type ReadonlySignal, type Signal, useSignal } from '@preact/signals';
 import type { RefObject } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { valueRange } from '../charts/extent';
-import { plotEvents } from '../charts/gestures';
+import { type Moved, plotEvents } from '../charts/gestures';
 import { factorOf, ink, type PlotModel, seriesId } from '../charts/model';
 import { Plot } from '../charts/plot';
-import { divided } from '../charts/shape';
+import { divided, type Shape } from '../charts/shape';
 import * as view from '../charts/view';
 import { zone } from '../lib/clock';
 import { slotDash } from '../lib/colour';
-import type { Asked, Drawn, Explore } from './model';
+import type { Axis } from '../lib/points';
+import type { Legends } from './chart_legend';
+
+/** The page that the card is on: its colours, its cursor, its zoom. */
+export type OverlayPage = Legends & Moved & { resetZoom: () => void };
 
 /** What of a card the plot follows. */
 export interface Choice {
@@ -19,14 +23,17 @@ export interface Choice {
   unit: string;
   /** Zero belongs on the axis. */
   zero: boolean;
+  axis: Axis;
+  /** Whether the min-max band is drawn. */
+  envelope: boolean;
 }
 
 const SMALLEST = 40;
 
-/** Mounts the plot in `body`. */
-export function useRangePlot(
-  explore: Explore,
-  asked: Asked,
+/** Mounts the plot in `body`; what it shows stays until the next answer is whole. */
+export function useOverlayPlot(
+  page: OverlayPage,
+  answer: ReadonlySignal<{ shape: Shape } | null>,
   root: RefObject<HTMLElement | null>,
   body: RefObject<HTMLDivElement | null>,
   choice: Choice,
@@ -34,53 +41,50 @@ export function useRangePlot(
   const size = useSignal<[number, number]>([0, 0]);
   const chosen = useRef(choice);
   chosen.current = choice;
+  const { axis } = choice;
   useEffect(() => {
     const box = body.current!;
     const resize = new ResizeObserver(() => (size.value = [box.clientWidth, box.clientHeight]));
     resize.observe(box);
-    const plot = new Plot(box, {
-      ...plotEvents(explore, () => 'time', root),
-      reset: () => explore.resetZoom(),
-    });
+    const plot = new Plot(box, { ...plotEvents(page, () => axis, root), reset: () => page.resetZoom() });
     const stopDrawing = effect(() => {
-      const drawn = asked.answer.value;
+      const drawn = answer.value;
       if (!drawn || Math.min(...size.value) < SMALLEST) return;
-      plot.render(modelOf(explore, drawn, chosen.current, size.value));
-      plot.follow(explore.cursor.time.peek());
+      plot.render(modelOf(page, drawn.shape, chosen.current, size.value));
+      plot.follow(page.cursor[axis].peek());
     });
-    const stopFollowing = effect(() => plot.follow(explore.cursor.time.value));
+    const stopFollowing = effect(() => plot.follow(page.cursor[axis].value));
     return () => {
       stopDrawing();
       stopFollowing();
       resize.disconnect();
       plot.destroy();
     };
-  }, [explore, asked, choice.unit, choice.zero]);
+  }, [page, answer, choice.unit, choice.zero, axis]);
 }
 
-function modelOf(explore: Explore, drawn: Drawn, choice: Choice, size: [number, number]): PlotModel {
+function modelOf(page: OverlayPage, all: Shape, choice: Choice, size: [number, number]): PlotModel {
   const hover = choice.hover.value;
-  const lines = drawn.shape.lines.filter((l) => !choice.hidden.value.has(seriesId(l.labels)));
+  const lines = all.lines.filter((l) => !choice.hidden.value.has(seriesId(l.labels)));
   const factor = factorOf(lines);
-  const whole = { ...drawn.shape, lines };
+  const whole = { ...all, lines };
   const shape = factor > 1 ? divided(whole, factor) : whole;
-  // Where the address has moved on, what came stays until the next answer is whole.
-  const range = explore.range.value;
+  const range = page.rangeOf(choice.axis);
   const log = view.logAll.value;
   const extents = shape.lines.map((l) => ({ y: l.raw, min: l.min, max: l.max }));
-  const how = { envelope: false, clip: false, log, zero: choice.zero };
+  const how = { envelope: choice.envelope, clip: false, log, zero: choice.zero };
   return {
     shape,
     looks: shape.lines.map((line) => {
-      const slot = explore.slot(line.labels);
+      const slot = page.slot(line.labels);
       const back = hover !== null && hover !== seriesId(line.labels);
       return { stroke: ink.value.series(slot), dash: slotDash(slot), alpha: back ? 0.3 : 1 };
     }),
     range,
     y: valueRange(shape.x, extents, range.from, range.to, how) ?? (log ? [1, 10] : [0, 1]),
     log,
-    envelope: false,
-    axis: 'time',
+    envelope: choice.envelope,
+    axis: choice.axis,
     zone: zone.value,
     unit: choice.unit,
     ink: ink.value,
