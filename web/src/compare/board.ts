@@ -20,6 +20,7 @@ const SERIES_MAX = 600;
 const BUCKETS = 400;
 const AT_ONCE = 6;
 const SETTLE_MS = 100;
+const natural = new Intl.Collator('en', { numeric: true });
 const AXES: Axis[] = ['step', 'time', 'relative'];
 
 /** A chart: one metric of all runs. */
@@ -55,6 +56,8 @@ export class CompareBoard {
   readonly differences = computed(() => differencesOf(this.runs.value));
   private readonly full = onAxes<Signal<Range | null>>(() => signal(null));
   private readonly slots = new Map<string, number>();
+  /** What `slots` are of. */
+  private coloured: GroupBy = 'none';
   private controller = new AbortController();
   private settling: ReturnType<typeof setTimeout> | undefined;
   private readonly stopSettling: () => void;
@@ -139,8 +142,11 @@ export class CompareBoard {
         },
         this.controller.signal,
       );
-      const alone = this.by.peek() === 'none';
+      const by = this.by.peek();
+      const alone = by === 'none';
       batch(() => {
+        if (by !== this.coloured) this.slots.clear();
+        this.coloured = by;
         if (!zoom && answer.x.length > 0)
           this.full[axis].value = union(null, { from: answer.from, to: answer.to });
         const byId = new Map(runs.map((r) => [r.run_id, r]));
@@ -148,8 +154,8 @@ export class CompareBoard {
           const own = (query: number) => Math.floor(query / runs.length) === at;
           const columns = answer.series.filter((s) => own(s.query));
           if (columns.length === 0) return [];
-          const groups = grouped(this.by.peek(), tracksOf(columns), byId);
-          for (const group of groups) this.slotOf(group.name);
+          const groups = grouped(by, tracksOf(columns), byId);
+          if (!alone) this.colour(groups.map((g) => g.name));
           const totals = new Map(columns.map((c) => [c.query, c.total]));
           return [
             {
@@ -181,20 +187,19 @@ export class CompareBoard {
     return twin ? `${run.run} ${id.slice(0, 6)}` : run.run;
   }
 
-  /** Colour slot of a group; a run has that of its place among the runs. */
-  slotOf(group: string): number {
-    if (this.by.peek() === 'none') return Math.max(0, this.ids().indexOf(group));
-    const key = `${this.by.peek()}\n${group}`;
-    const known = this.slots.get(key);
-    if (known !== undefined) return known;
-    const slot = [...this.slots.keys()].filter((k) => k.startsWith(`${this.by.peek()}\n`)).length;
-    this.slots.set(key, slot);
-    return slot;
+  /** Colour slot of a run: that of its place among the runs. */
+  slotOfRun(id: string): number {
+    return Math.max(0, this.ids().indexOf(id));
   }
 
-  /** Colour slot of a line. */
+  /** Colour slot of a line: of the group that it was drawn for, whatever is chosen meanwhile. */
   slot(labels: Record<string, string>): number {
-    return this.slotOf(labels.group);
+    return this.slots.get(labels.group) ?? this.slotOfRun(labels.group);
+  }
+
+  /** Gives the groups of an answer their colours, in the order in which the charts name them. */
+  private colour(names: Iterable<string>): void {
+    for (const name of names) if (!this.slots.has(name)) this.slots.set(name, this.slots.size);
   }
 
   private zoomed(): Range | null {
@@ -246,5 +251,5 @@ async function namesOf(runs: RunDetail[]): Promise<string[]> {
   const ids = runs.map((r) => r.run_id.replace(/[^\w-]/g, '.')).join('|');
   const query = new URLSearchParams({ 'match[]': `{run_id=~"${ids}"}` });
   const { data } = await askJson<{ data: string[] }>(`/api/v1/label/__name__/values?${query}`);
-  return data.toSorted((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
+  return data.toSorted((a, b) => rank(a) - rank(b) || natural.compare(a, b));
 }

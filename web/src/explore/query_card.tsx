@@ -83,6 +83,9 @@ export function QueryCard({ explore, asked, at, height, point }: CardProps) {
         {shape && shape.total > entries.length && (
           <span class="badge">
             {entries.length} of {formatCount(shape.total)} shown
+            {drawn &&
+              drawn.series.length < shape.total &&
+              `, of the first ${formatCount(drawn.series.length)}`}
           </span>
         )}
         {asked.error.value !== null && drawn && <span class="badge">from before the error</span>}

@@ -117,7 +117,7 @@ export function SeriesTable({ explore }: { explore: Explore }) {
               {ROWS} more
             </button>
           )}
-          {rows.length <= more && 'Narrow the selector, or rank with topk, to see the others.'}
+          {rows.length <= more && 'The server sends so many: narrow the selector, or rank with topk.'}
         </p>
       )}
     </section>

@@ -149,7 +149,7 @@ function Chips({ board, hover }: { board: CompareBoard; hover: (id: string | nul
   return (
     <ul class="chips" aria-label="Runs" onPointerLeave={() => hover(null)}>
       {board.runs.value.map((run) => {
-        const slot = alone ? board.slotOf(run.run_id) : 0;
+        const slot = board.slotOfRun(run.run_id);
         return (
           <li key={run.run_id} onPointerEnter={() => hover(alone ? run.run_id : null)}>
             {alone && (

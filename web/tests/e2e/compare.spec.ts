@@ -77,6 +77,10 @@ test('only differences are listed, and a click groups by one', async ({ page, se
   await expect(card(page, 'loss').locator('.readout .what')).toHaveText(['0.1 · n=2', '0.3 · n=1']);
   // The mean of 0 + f and 1 + f, with f = 100 / 299 at the last step.
   await expect(card(page, 'loss').locator('.readout b').first()).toHaveText('0.8344');
+  // Groups take the first colours, whatever was drawn before.
+  const colours = card(page, 'loss').locator('.readout .swatch path');
+  await expect(colours.first()).toHaveAttribute('style', /--series-1/);
+  await expect(colours.nth(1)).toHaveAttribute('style', /--series-2/);
   await page.reload();
   await expect(page.getByRole('combobox', { name: 'Group by' })).toHaveValue('attribute:config/lr');
   await expect(card(page, 'loss').locator('.readout .what')).toHaveText(['0.1 · n=2', '0.3 · n=1']);

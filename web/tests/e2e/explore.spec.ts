@@ -155,7 +155,7 @@ test('an answer that the server cut says how many there are', async ({ page, ser
   });
   await openWith(page, server, { q: 'many' });
   await expect(rows(page)).toHaveCount(50);
-  await expect(chart(page).getByText(`20 of ${MANY} shown`)).toBeVisible();
+  await expect(chart(page).getByText(`20 of ${MANY} shown, of the first 50`)).toBeVisible();
   await expect(page.getByText(`50 of ${MANY} series.`)).toBeVisible();
   await expect(chart(page).getByText(/warning/)).toHaveCount(0);
 });
