@@ -129,7 +129,8 @@ class Answer:
         import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
         frame = pandas.DataFrame(self.columns())
-        frame["time"] = pandas.to_datetime(frame["time"], unit="s", utc=True)
+        millis = (frame["time"] * 1000).round().astype("int64")
+        frame["time"] = pandas.to_datetime(millis, unit="ms", utc=True)
         return frame
 
     def to_arrow(self) -> Any:
