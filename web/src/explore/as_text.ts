@@ -1,37 +1,11 @@
-/** A question in other words: for a notebook, for a dashboard. */
+/** A question in other words: for a notebook. */
 import type { Range } from '../charts/range';
 
-/** Python that asks the same of this server and needs only pandas. */
+/** Python that asks the same of this server, each query as a pandas table. */
 export function pythonOf(origin: string, queries: string[], range: Range, step: number): string {
   const literal = (text: string) => JSON.stringify(text);
-  const ask = {
-    start: String(range.from / 1000),
-    end: String(range.to / 1000),
-    step: String(step / 1000),
-  };
-  return `import json
-import os
-import urllib.parse
-import urllib.request
-
-import pandas as pd
-
-
-def query_range(query):
-    """One row for each sample of the query: its labels, time and value."""
-    form = urllib.parse.urlencode({"query": query, **${JSON.stringify(ask)}})
-    request = urllib.request.Request(${literal(`${origin}/api/v1/query_range`)}, form.encode())
-    if token := os.environ.get("TRUEGAUGE_TOKEN"):
-        request.add_header("Authorization", f"Bearer {token}")
-    with urllib.request.urlopen(request) as answer:
-        series = json.load(answer)["data"]["result"]
-    rows = [{**s["metric"], "time": t, "value": float(v)} for s in series for t, v in s["values"]]
-    frame = pd.DataFrame(rows)
-    if not frame.empty:
-        frame["time"] = pd.to_datetime(frame["time"], unit="s", utc=True)
-    return frame
-
-
-${queries.map((query, at) => `${String.fromCharCode(97 + at)} = query_range(${literal(query)})`).join('\n')}
-`;
+  const asked = `start=${range.from / 1000}, end=${range.to / 1000}, step=${step / 1000}, url=SERVER`;
+  const line = (query: string, at: number) =>
+    `${String.fromCharCode(97 + at)} = tg.query(${literal(query)}, ${asked}).to_pandas()`;
+  return `import truegauge as tg\n\nSERVER = ${literal(origin)}\n${queries.map(line).join('\n')}\n`;
 }

@@ -212,8 +212,8 @@ test('copied Python and PromQL, and files, are the same question', async ({ page
   await page.getByRole('button', { name: 'Copy as' }).click();
   await page.getByRole('menuitem', { name: 'Python' }).click();
   const python = await page.evaluate(() => navigator.clipboard.readText());
-  expect(python).toContain('a = query_range("loss{run=\\"explored\\"}")');
-  expect(python).toContain(`${server.url}/api/v1/query_range`);
+  expect(python).toContain('a = tg.query("loss{run=\\"explored\\"}", start=');
+  expect(python).toContain(`SERVER = "${server.url}"`);
   const [csv] = await Promise.all([
     page.waitForEvent('download'),
     page.getByRole('button', { name: 'CSV' }).click(),

@@ -266,7 +266,9 @@ describe('what a query means', () => {
 
   test('Python holds hostile text as text', () => {
     const python = pythonOf('http://h', ['up{a="\\"\n"}'], { from: 0, to: 60_000 }, 15_000);
-    expect(python).toContain('a = query_range("up{a=\\"\\\\\\"\\n\\"}")');
-    expect(python).toContain('"start":"0","end":"60","step":"15"');
+    expect(python.trimEnd().split('\n').at(-1)).toBe(
+      'a = tg.query("up{a=\\"\\\\\\"\\n\\"}", start=0, end=60, step=15, url=SERVER).to_pandas()',
+    );
+    expect(python).toContain('SERVER = "http://h"');
   });
 });
