@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::error::ApiError;
 use crate::live::Live;
 use crate::metrics::Metrics;
+use crate::ruling::Ruler;
 
 /// Requests decoded at once: each may hold a decompressed body of 64 MiB.
 const DECODING_MAX: usize = 2;
@@ -46,12 +47,19 @@ pub(crate) struct Shared {
     pub(crate) turns: Turns,
     /// What scrapes, if anything does.
     pub(crate) scraper: Mutex<Option<Scraper>>,
+    /// What evaluates rules, if there are any.
+    pub(crate) ruler: Mutex<Option<Ruler>>,
 }
 
 impl Shared {
     /// What scrapes.
     pub(crate) fn scraper(&self) -> MutexGuard<'_, Option<Scraper>> {
         self.scraper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What evaluates rules.
+    pub(crate) fn ruler(&self) -> MutexGuard<'_, Option<Ruler>> {
+        self.ruler.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that something about a run changed.

@@ -65,6 +65,10 @@ pub struct Config {
     pub scrape_interval: Duration,
     /// Prometheus' configuration file whose `scrape_configs` are scraped.
     pub scrape_config: Option<PathBuf>,
+    /// Files of rules to evaluate.
+    pub rule_files: Vec<String>,
+    /// How often groups are evaluated that say nothing themselves.
+    pub rule_interval: Duration,
     /// What PromQL queries may cost.
     pub query: QueryConfig,
     /// `auto`, `text` or `json`; the program that starts the server applies it.
@@ -193,7 +197,7 @@ const fn field(
 }
 
 /// Every setting.
-pub const FIELDS: [Field; 21] = [
+pub const FIELDS: [Field; 23] = [
     field(
         "data_dir",
         "data-dir",
@@ -348,6 +352,28 @@ pub const FIELDS: [Field; 21] = [
         },
     ),
     field(
+        "rule_files",
+        "rule-files",
+        Shape::List,
+        "",
+        "File of recording and alerting rules to evaluate, in Prometheus' format",
+        |c, v| {
+            c.rule_files = v.to_vec();
+            Ok(())
+        },
+    ),
+    field(
+        "rule_interval",
+        "rule-interval",
+        Shape::Duration,
+        "15s",
+        "How often groups of rules are evaluated that have no `interval`",
+        |c, v| {
+            c.rule_interval = duration(one(v)?)?;
+            Ok(())
+        },
+    ),
+    field(
         "query_samples_max",
         "query-samples-max",
         Shape::Number,
@@ -438,6 +464,8 @@ impl Default for Config {
             scrape: Vec::new(),
             scrape_interval: Duration::from_secs(15),
             scrape_config: None,
+            rule_files: Vec::new(),
+            rule_interval: Duration::from_secs(15),
             query: QueryConfig {
                 samples_max: 50_000_000,
                 series_max: 1_000_000,

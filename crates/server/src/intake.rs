@@ -23,6 +23,7 @@ pub(crate) type Refused = Vec<(&'static str, u64, String)>;
 #[derive(Debug)]
 pub(crate) struct Intake {
     door: &'static str,
+    is_own: bool,
     batch: Batch,
     refused: Refused,
     points: u64,
@@ -42,7 +43,12 @@ impl Intake {
     /// An empty one; `door` is its name in the counters.
     pub(crate) fn new(door: &'static str) -> Self {
         let batch = Batch { collision: Collision::LastWriteWins, ..Batch::default() };
-        Self { door, batch, refused: Vec::new(), points: 0, bytes: 1_024 }
+        Self { door, is_own: false, batch, refused: Vec::new(), points: 0, bytes: 1_024 }
+    }
+
+    /// An empty one for what this server makes itself: labels of runs are what they say.
+    pub(crate) fn own(door: &'static str) -> Self {
+        Self { is_own: true, ..Self::new(door) }
     }
 
     /// Adds samples of a series; its name is the label `__name__`.
@@ -54,7 +60,7 @@ impl Intake {
         if samples.is_empty() {
             return;
         }
-        match identity(labels) {
+        match identity(labels, self.is_own) {
             Ok(identity) => {
                 let labels: usize =
                     identity.labels.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
@@ -118,6 +124,7 @@ fn add(refused: &mut Refused, reason: &'static str, count: u64, example: impl Fn
 /// The series that labels name, or why there can't be one.
 fn identity<'l>(
     labels: impl Iterator<Item = (&'l str, &'l str)>,
+    is_own: bool,
 ) -> Result<SeriesIdentity, (&'static str, String)> {
     let labels: Vec<(&str, &str)> = labels.collect();
     let display = labels.iter().find(|(name, _)| *name == "__name__").map_or("", |(_, value)| value);
@@ -138,8 +145,8 @@ fn identity<'l>(
             return Err(("label_too_long", why));
         }
         let mut name = (*name).to_owned();
-        if RESERVED_LABELS.contains(&name.as_str()) {
-            while name.is_empty() || labels.iter().any(|(other, _)| *other == name) {
+        if !is_own && RESERVED_LABELS.contains(&name.as_str()) {
+            while labels.iter().any(|(other, _)| *other == name) {
                 name.insert_str(0, EXPORTED);
             }
         }
@@ -163,7 +170,9 @@ mod tests {
     use super::*;
 
     fn named(labels: &[(&str, &str)]) -> Result<String, &'static str> {
-        identity(labels.iter().copied()).map(|series| series.labels.to_string()).map_err(|(reason, _)| reason)
+        identity(labels.iter().copied(), false)
+            .map(|series| series.labels.to_string())
+            .map_err(|(reason, _)| reason)
     }
 
     #[test]

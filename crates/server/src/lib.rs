@@ -30,6 +30,7 @@ mod metrics;
 mod nearest;
 mod points;
 mod query;
+mod ruling;
 mod scraping;
 mod serve;
 mod smooth;
@@ -46,6 +47,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 pub use config::Config;
+pub use ruling::RulesError;
 pub use scraping::ScrapingError;
 
 /// The OpenAPI description of the HTTP API, as JSON.
@@ -83,6 +85,9 @@ pub enum StartError {
     /// The targets to scrape can't be used.
     #[error("cannot scrape: {0}")]
     Scraping(#[from] ScrapingError),
+    /// The rules can't be used.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
     /// No threads to be had.
     #[error("cannot start the server's threads: {0}")]
     Threads(#[source] std::io::Error),
@@ -99,6 +104,7 @@ impl StartError {
             Self::Store(store::OpenError::Locked { .. }) => "one directory has one server: send to the one that runs, its log says where it listens".into(),
             Self::Store(_) => "check that the directory exists, is yours and its disk is not full".into(),
             Self::Scraping(_) => "docs/guides/scraping.md shows how targets are written".into(),
+            Self::Rules(_) => "`truegauge rules check FILE` says all that is wrong with a file".into(),
             Self::Threads(_) => "raise the limit on processes (`ulimit -u`)".into(),
         }
     }
@@ -133,6 +139,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         return Err(StartError::Open { address });
     }
     let targets = scraping::targets(&config)?;
+    let groups = ruling::groups(&config)?;
     let listener = TcpListener::bind(address)
         .and_then(|l| l.set_nonblocking(true).map(|()| l))
         .map_err(|source| StartError::Bind { address, source })?;
@@ -158,6 +165,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         stopping: stopping.clone(),
         turns: app::Turns::new(&config),
         scraper: std::sync::Mutex::default(),
+        ruler: std::sync::Mutex::default(),
         config: Config { listen: addr, ..config },
     });
     let serving = {
@@ -170,6 +178,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         runtime.spawn(serve::serve(listener, api::router(&app), Arc::clone(&app), stopping))
     };
     scraping::start(&app, targets)?;
+    ruling::start(&app, groups)?;
     tracing::info!(address = %addr, data_dir = %app.config.data_dir.display(), "listening");
     Ok(Running { addr, url: url_of(addr), stop, runtime: Some(runtime), serving: Some(serving), app })
 }
@@ -234,6 +243,7 @@ async fn finished(serving: Option<tokio::task::JoinHandle<()>>) {
 fn close(runtime: tokio::runtime::Runtime, app: &app::App, ended: Ended) {
     if ended == Ended::Stopped {
         scraping::stop(app);
+        ruling::stop(app);
         runtime.shutdown_timeout(Duration::from_secs(1));
         app.store.close();
     } else {

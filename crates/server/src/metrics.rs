@@ -64,6 +64,8 @@ pub(crate) struct Metrics {
     pub(crate) spools: Family,
     /// Requests turned away by the guard, by reason.
     pub(crate) refused: Family,
+    /// Rules evaluated, by group and outcome.
+    pub(crate) rules: Family,
     /// PromQL queries, by outcome.
     pub(crate) queries: Family,
     /// Samples that queries read.
@@ -112,6 +114,11 @@ impl Metrics {
                 &["reason"],
                 "HTTP requests refused before they were looked at.",
             ),
+            rules: Family::new(
+                "truegauge_rule_evaluations_total",
+                &["group", "outcome"],
+                "Rules evaluated, and those that failed.",
+            ),
             queries: Family::new(
                 "truegauge_query_requests_total",
                 &["outcome"],
@@ -146,6 +153,7 @@ impl Metrics {
         {
             family.write(&mut page);
         }
+        self.rules.write(&mut page);
         self.queries.write(&mut page);
         let load = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64;
         let mut put = |name: &str, kind: &str, value: f64, help: &str| {

@@ -82,7 +82,8 @@ impl Drop for Waiting {
     }
 }
 
-fn limits(config: &Config) -> Limits {
+/// The server's bounds of one query.
+pub(crate) fn limits(config: &Config) -> Limits {
     Limits {
         samples_max: config.query.samples_max,
         series_max: config.query.series_max,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use wire::page::MetricKind;
 use wire::remote_write::{CONTENT_TYPE, Metadata, PROTO_2, Point, RequestWriter};
 
-use crate::process::{Answer, Server, eventually, run};
+use crate::process::{Answer, Server, eventually, id, request, run, series};
 use crate::prometheus::{T0_SECONDS, escape, names, value, vector};
 
 const T0_MS: i64 = T0_SECONDS * 1_000;
@@ -320,6 +320,61 @@ fn targets_come_from_a_prometheus_configuration_too() {
     assert!(err.contains("prometheus.yml:1:") && err.contains("scrape_interval"), "{err}");
     let (code, _, err) = run(home.path(), &["up", "--listen", "127.0.0.1:0", "--scrape", "engine:8000"]);
     assert_eq!((code, err.contains("can't be scraped")), (2, true), "{err}");
+}
+
+#[test]
+fn rules_record_and_alert_on_schedule_and_keep_their_state_over_a_restart() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("rules.yml");
+    let rules = "groups:\n- name: g\n  interval: 200ms\n  rules:\n  - {record: 'latest:loss', expr: 'last_over_time(loss[20y])'}\n  - {record: 'twice:loss', expr: '2 * sum(latest:loss)'}\n  - {alert: Low, expr: 'latest:loss < 1', for: 300ms, labels: {severity: page}, annotations: {summary: 'loss is {{ $value }}'}}\n  - {record: broken, expr: 'vector(1) + on() (vector(1) or label_replace(vector(2), \"a\", \"b\", \"\", \"\"))'}\n";
+    std::fs::write(&file, rules).unwrap();
+    let mut server = Server::start(&["--rule-files", file.to_str().unwrap()]);
+    assert_eq!(server.push(&request("bar", 1, 1, vec![series("loss", &[0.5, 0.25])])).0, 200);
+    eventually("both are recorded", || (now(&server, "twice:loss") == ["0.5"]).then_some(()));
+    assert_eq!(now(&server, "latest:loss{run=\"bar\",project=\"p\"}"), ["0.25"]);
+    let alert = |server: &Server| server.get("/api/v1/alerts")["data"]["alerts"][0].clone();
+    eventually("the alert fires", || (alert(&server)["state"] == "firing").then_some(()));
+    let fired = alert(&server);
+    assert_eq!(
+        (&fired["labels"]["severity"], &fired["annotations"]["summary"], &fired["value"]),
+        (&json!("page"), &json!("loss is 0.25"), &json!("2.5e-01"))
+    );
+    eventually("it is a series", || {
+        (now(&server, "ALERTS{alertname=\"Low\",alertstate=\"firing\"}") == ["1"]).then_some(())
+    });
+    let groups = server.get("/api/v1/rules")["data"]["groups"].clone();
+    let health: Vec<&Value> =
+        groups[0]["rules"].as_array().unwrap().iter().map(|rule| &rule["health"]).collect();
+    assert_eq!(health, ["ok", "ok", "ok", "err"], "{groups}");
+    assert!(
+        groups[0]["rules"][3]["lastError"].as_str().unwrap().contains("many-to-many")
+            || groups[0]["rules"][3]["lastError"].as_str().unwrap().contains("duplicate"),
+        "{groups}"
+    );
+    assert_eq!(
+        server.get("/api/v1/rules?type=alert")["data"]["groups"][0]["rules"].as_array().unwrap().len(),
+        1
+    );
+    let stopped = std::time::Instant::now();
+    assert_eq!(server.terminate(), 0);
+    eventually("some evaluations are missed", || (stopped.elapsed().as_millis() > 1_500).then_some(()));
+    server.restart();
+    eventually("the alert is there again", || (alert(&server)["state"] == "firing").then_some(()));
+    assert_eq!(alert(&server)["activeAt"], fired["activeAt"]);
+    eventually("what was missed is made up for", || {
+        let window = stopped.elapsed().as_millis();
+        let count = now(&server, &format!("count_over_time(twice:loss[{window}ms])"));
+        let count: u128 = count.first()?.parse().ok()?;
+        (count + 2 >= window / 200).then_some(())
+    });
+    assert_eq!(server.ask("DELETE", &format!("/api/tg/v1/runs/{}", id("bar")), &[], b"").status, 200);
+    eventually("what came of a deleted run ends", || now(&server, "twice:loss").is_empty().then_some(()));
+    server.terminate();
+    std::fs::write(&file, "groups: [{name: g, rules: [{record: a, expr: 'sum('}]}]").unwrap();
+    let (code, _, err) =
+        run(home.path(), &["up", "--listen", "127.0.0.1:0", "--rule-files", file.to_str().unwrap()]);
+    assert_eq!(code, 2);
+    assert!(err.contains("rules.yml` can't be used: 1: ") && err.contains("rules check"), "{err}");
 }
 
 struct Prometheus(Child, String);

@@ -1,6 +1,7 @@
 //! What Prometheus says of itself, said of this server: status, targets, rules, alerts.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
 
 use axum::extract::State;
 use axum::response::Response;
@@ -26,14 +27,35 @@ fn answer(data: &Value) -> Response {
     success(&data.to_string(), &[])
 }
 
-/// Groups of rules: none are evaluated here yet.
-pub(super) async fn rules() -> Response {
-    answer(&json!({"groups": []}))
+/// Groups of rules; `type` keeps those of one kind.
+pub(super) async fn rules(State(app): State<App>, asked: Asked) -> Result<Response, Failure> {
+    let kind = match asked.get("type") {
+        "" => None,
+        "alert" => Some("alerting"),
+        "record" => Some("recording"),
+        other => return Err(Failure::bad(format!("not supported value {other:?}"))),
+    };
+    let mut groups = groups(&app);
+    for group in &mut groups {
+        if let (Some(kind), Some(rules)) = (kind, group["rules"].as_array_mut()) {
+            rules.retain(|rule| rule["type"] == kind);
+        }
+    }
+    Ok(answer(&json!({"groups": groups})))
 }
 
-/// Alerts that fire.
-pub(super) async fn alerts() -> Response {
-    answer(&json!({"alerts": []}))
+/// Alerts that are pending or fire.
+pub(super) async fn alerts(State(app): State<App>) -> Response {
+    let groups = groups(&app);
+    let rules = groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten());
+    let alerts: Vec<&Value> =
+        rules.flat_map(|rule| rule["alerts"].as_array().into_iter().flatten()).collect();
+    answer(&json!({"alerts": alerts}))
+}
+
+fn groups(app: &App) -> Vec<Value> {
+    let shown = app.ruler().as_ref().map(|ruler| Arc::clone(&ruler.shown));
+    shown.map(|shown| shown.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
 }
 
 /// Where alerts go.
