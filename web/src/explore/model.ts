@@ -3,7 +3,7 @@ import { batch, computed, effect, type Signal, signal } from '@preact/signals';
 import { confine, drawable, type Range } from '../charts/range';
 import type { Shape } from '../charts/shape';
 import { param, paramList, setParams } from '../lib/address';
-import { isAbort } from '../lib/api';
+import { ApiError, isAbort } from '../lib/api';
 import { Palette } from '../lib/colour';
 import type { Axis } from '../lib/points';
 import { askRange, type RangeAnswer, ranked, type Series, shapeOfRange, tellingLabels } from './answer';
@@ -108,8 +108,8 @@ export class Explore {
     this.run();
   }
 
-  /** Asks everything anew. */
-  async ask(): Promise<void> {
+  /** Asks everything anew; to stay `live`, only what was not refused: a mistake is one until it is changed. */
+  async ask(live = false): Promise<void> {
     this.controller.abort();
     this.controller = new AbortController();
     const { signal: stop } = this.controller;
@@ -130,7 +130,8 @@ export class Explore {
     this.asOf.value = Date.now();
     const step = this.step.peek();
     const grid = gridOf(this.range.peek(), step);
-    await Promise.all(this.asked.peek().map((asked) => this.askOne(asked, grid, step, stop)));
+    const wanted = this.asked.peek().filter((asked) => !live || !isRefusal(asked.error.peek()));
+    await Promise.all(wanted.map((asked) => this.askOne(asked, grid, step, stop)));
   }
 
   private async askOne(asked: Asked, grid: Range, step: number, stop: AbortSignal): Promise<void> {
@@ -212,4 +213,9 @@ export class Explore {
     clearTimeout(this.settling);
     this.stopSettling();
   }
+}
+
+/** Whether the same question would be refused again. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof ApiError && [400, 422].includes(error.status);
 }

@@ -152,13 +152,20 @@ function useFeed(explore: Explore): void {
   }, [explore, tokenEntered.value]);
   useEffect(() => {
     let before = '';
+    let asked = '';
     const stop = effect(() => {
-      void tokenEntered.value;
-      const question = JSON.stringify([paramList('q'), param('from'), param('to'), param('step')]);
-      if (viewNow() !== 'query' || question === before) return;
       const queries = paramList('q');
-      if (JSON.stringify(queries) !== JSON.stringify((JSON.parse(before || '[[]]') as [string[]])[0]))
-        if (queries.length > 0) explore.drafts.value = queries;
+      const question = JSON.stringify([
+        queries,
+        param('from'),
+        param('to'),
+        param('step'),
+        tokenEntered.value,
+      ]);
+      if (viewNow() !== 'query' || question === before) return;
+      // Other queries, as after a step back, are put into the boxes; else what is typed there stays.
+      if (JSON.stringify(queries) !== asked && queries.length > 0) explore.drafts.value = queries;
+      asked = JSON.stringify(queries);
       before = question;
       queueMicrotask(() => void explore.ask());
     });
@@ -168,7 +175,7 @@ function useFeed(explore: Explore): void {
       // The next question waits for the answer to this one, and for a step that is new.
       const step = explore.step.peek();
       const due = Date.now() - explore.asOf.peek() >= Math.max(LIVE_MS, step);
-      if (due && !explore.asked.peek().some((a) => a.running.peek())) void explore.ask();
+      if (due && !explore.asked.peek().some((a) => a.running.peek())) void explore.ask(true);
     }, 1000);
     return () => {
       stop();

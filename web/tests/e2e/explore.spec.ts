@@ -124,6 +124,29 @@ test('a mistake has a place and keeps the rest of the page', async ({ page, serv
   await expect(error).toHaveCount(0);
 });
 
+test('a live page asks again, but not what was refused', async ({ page, server }) => {
+  await page.clock.install();
+  const asked: string[] = [];
+  page.on('request', (request) => {
+    if (request.url().endsWith('/query_range'))
+      asked.push(new URLSearchParams(request.postData() ?? '').get('query') ?? '');
+  });
+  await openWith(page, server, [
+    ['q', 'loss'],
+    ['q', 'sum('],
+  ]);
+  await expect(page.getByRole('alert')).toBeVisible();
+  await expect(rows(page)).toHaveCount(1);
+  expect(asked.toSorted()).toEqual(['loss', 'sum(']);
+  await page.clock.runFor(12_000);
+  await expect.poll(() => asked.length).toBe(3);
+  expect(asked[2]).toBe('loss');
+  await page.getByRole('button', { name: 'live' }).click();
+  await expect(page).toHaveURL(/live=0/);
+  await page.clock.runFor(30_000);
+  expect(asked.length).toBe(3);
+});
+
 test('gaps are gaps, and what has ended says so', async ({ page, server }) => {
   await openWith(page, server, [
     ['q', 'system_cpu_utilization'],

@@ -21,6 +21,21 @@ base('a page asks for the token once, and then shows what it protects', async ({
   }
 });
 
+base('queries are asked again once the token is there', async ({ page }) => {
+  const server = await startServer(['--token', 'correct-horse']);
+  try {
+    await page.goto(`${server.url}/explore?q=vector(1)`);
+    const field = page.getByLabel('Token', { exact: true });
+    await field.fill('correct-horse');
+    await page.keyboard.press('Enter');
+    await expect(page.getByText(/^1 series · /)).toBeVisible();
+    await expect(page.getByRole('heading', { name: 'Nothing is stored yet' })).toHaveCount(0);
+    await expect(page.getByRole('alert')).toHaveCount(0);
+  } finally {
+    await server.stop();
+  }
+});
+
 base('a server that goes away is told and found again', async ({ page }) => {
   const server = await startServer();
   await page.goto(`${server.url}/runs`);
