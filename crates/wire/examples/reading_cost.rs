@@ -1,4 +1,4 @@
-//! How fast pages and remote write are read: `cargo run --release -p wire --example measure [PAGE]`.
+//! How fast pages and remote write are read: `cargo run --release -p wire --example reading_cost [PAGE]`.
 //!
 //! Without a page it makes one like an inference engine's: histograms with eight labels a series.
 
