@@ -11,6 +11,7 @@ import { Name } from '../components/name';
 import { Segments, Toggle } from '../components/segments';
 import { param, setParams } from '../lib/address';
 import { errorLine, tokenEntered } from '../lib/api';
+import { switchZone } from '../lib/clock';
 import { slotDash, slotProperty } from '../lib/colour';
 import { bind } from '../lib/keys';
 import { formatCount } from '../lib/number';
@@ -282,6 +283,7 @@ function useKeys(board: CompareBoard, pointed: { current: CardKeys | null }): vo
       { keys: 'l', does: 'Log scale', group, run: () => setParams({ log: view.logAll.peek() ? null : '1' }) },
       { keys: '0', does: 'Reset the zoom', group, run: () => board.resetZoom() },
       { keys: 'Backspace', does: 'Previous zoom', group, run: () => board.back() },
+      { keys: 'z', does: 'UTC or local time', group, run: switchZone },
       { keys: 'c', does: 'Pin the cursor', group, run: () => (board.pinned.value = !board.pinned.peek()) },
       { keys: 'ArrowLeft', does: 'Cursor back by one bucket', group: one, run: act((k) => k.step(-1)) },
       { keys: 'ArrowRight', does: 'Cursor on by one bucket', group: one, run: act((k) => k.step(1)) },

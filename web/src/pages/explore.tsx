@@ -20,6 +20,7 @@ import { gridOf } from '../explore/span';
 import { CardinalityView, MetricsView } from '../explore/stored';
 import { param, paramList, setParams, zoomDepth } from '../lib/address';
 import { tokenEntered } from '../lib/api';
+import { switchZone } from '../lib/clock';
 import { copy } from '../lib/download';
 import { bind } from '../lib/keys';
 import { visible } from '../lib/text';
@@ -213,6 +214,7 @@ function useKeys(explore: Explore, pointed: { current: CardKeys | null }): void 
       { keys: 'Backspace', does: 'Previous zoom', group, run: back },
       { keys: 'l', does: 'Log scale', group, run: () => setParams({ log: view.logAll.peek() ? null : '1' }) },
       { keys: 'Space', does: 'Live or paused', group, run: toggleLive },
+      { keys: 'z', does: 'UTC or local time', group, run: switchZone },
       {
         keys: 'c',
         does: 'Pin the cursor',

@@ -224,6 +224,8 @@ test('range and step are chosen, zoomed and shared', async ({ page, server }) =>
   await chart(page).focus();
   await page.keyboard.press('0');
   await expect(page).toHaveURL(/from=-15m/);
+  await page.keyboard.press('z');
+  await expect(page).toHaveURL(/tz=local/);
   await page.keyboard.press('<');
   await expect(page).toHaveURL(/from=-30m/);
 });
