@@ -36,7 +36,8 @@ export function unitOfName(name: string): string {
   return UNITS.find(([end]) => end.test(name))?.[1] ?? '';
 }
 
-const isSystem = (name: string) => /^system[/_]/.test(name);
+/** Whether a metric is autocapture's: its steps count samples, not training steps. */
+export const isSystem = (name: string) => /^system[/_]/.test(name);
 
 /** Puts series of one metric together. */
 export function chartsOf(metrics: MetricRow[]): ChartInfo[] {

@@ -1,7 +1,7 @@
 /** The runs that are compared and their charts: one question for all of them. */
 import { batch, computed, effect, type Signal, signal } from '@preact/signals';
 import { confine, drawable, type Range, union } from '../charts/range';
-import { rank, unitOfName } from '../charts/sections';
+import { isSystem, rank, unitOfName } from '../charts/sections';
 import type { Shape } from '../charts/shape';
 import { param, setParams, zoomDepth } from '../lib/address';
 import type { RunDetail } from '../lib/answers';
@@ -123,7 +123,9 @@ export class CompareBoard {
   async ask(): Promise<void> {
     this.controller.abort();
     this.controller = new AbortController();
-    const [names, runs, axis, zoom] = [this.wanted(), this.runs.peek(), this.axis.peek(), this.zoomed()];
+    const [wanted, runs, axis, zoom] = [this.wanted(), this.runs.peek(), this.axis.peek(), this.zoomed()];
+    // Samples of a machine are no training steps: over steps they would lie beside what they belong to.
+    const names = axis === 'step' ? wanted.filter((name) => !isSystem(name)) : wanted;
     if (names.length === 0 || runs.length === 0) {
       this.charts.value = [];
       return;

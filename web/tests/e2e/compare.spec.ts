@@ -32,10 +32,8 @@ test.beforeAll(async ({ server }) => {
           labels: { rank: `${rank}` },
           points: curve(200, now, () => 10 * shift + rank),
         })),
-        {
-          name: 'system/cpu/utilization',
-          points: curve(200, now, () => 5).map(({ ms, value }) => ({ ms, value })),
-        },
+        // Its steps count samples, as autocapture's do.
+        { name: 'system/cpu/utilization', points: curve(200, now, () => 5) },
         ...(shift === 0 ? [{ name: 'only_base', points: curve(5, now, (s) => s) }] : []),
       ],
     });
