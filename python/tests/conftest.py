@@ -24,6 +24,10 @@ DEADLINE_SECONDS = 60
 PREFIXES = ("TRUEGAUGE_", "METRANA_", "SLURM_", "OMPI_", "PMI", "TORCHELASTIC_", "RAY_", "OTEL_")
 NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "XDG_STATE_HOME")
 
+# A shell that runs the tests in the background has them ignore Ctrl-C, and so would every script here.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def wait_for(condition, what: str):
     """The condition's first true value; fails after the deadline."""
