@@ -387,14 +387,8 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    /// Debian's Prometheus that scrapes itself and writes to `server`; none where it is not installed.
-    fn start(home: &std::path::Path, server: &Server) -> Option<Self> {
-        Command::new("prometheus")
-            .arg("--version")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .ok()?;
+    /// Debian's Prometheus that scrapes itself and writes to `server`.
+    fn start(home: &std::path::Path, server: &Server) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let address = format!("127.0.0.1:{port}");
         let file = home.join("p.yml");
@@ -405,9 +399,9 @@ impl Prometheus {
             .arg(format!("--web.listen-address={address}"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Some(Self(child, address))
+            .spawn();
+        assert!(child.is_ok(), "`prometheus` is missing: apt-get install prometheus");
+        Self(child.unwrap(), address)
     }
 
     fn get(&self, path: &str) -> Option<Value> {
@@ -431,7 +425,7 @@ fn rows(answer: &Value) -> BTreeMap<String, Value> {
 fn debians_prometheus_writes_here_and_both_answer_alike() {
     let server = Server::start(&[]);
     let home = tempfile::tempdir().unwrap();
-    let Some(prometheus) = Prometheus::start(home.path(), &server) else { return };
+    let prometheus = Prometheus::start(home.path(), &server);
     eventually("it scraped itself a while", || {
         (now(&server, "count_over_time(up[1m]) >= 12").len() == 1).then_some(())
     });

@@ -26,7 +26,7 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    fn start(config: &str) -> Option<Self> {
+    fn start(config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("p.yml");
         std::fs::write(&file, config).unwrap();
@@ -37,9 +37,9 @@ impl Prometheus {
             .arg(format!("--web.listen-address={address}"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .spawn()
-            .ok()?;
-        Some(Self { child, address, _folder: folder })
+            .spawn();
+        assert!(child.is_ok(), "`prometheus` is missing: apt-get install prometheus");
+        Self { child: child.unwrap(), address, _folder: folder }
     }
 
     /// The `data` of an answer; none while the server is not ready.
@@ -152,7 +152,7 @@ fn target() -> Target {
 fn targets_and_series_are_those_of_prometheus() {
     let target = target();
     let config = CONFIG.replace("ADDRESS", &target.address);
-    let Some(oracle) = Prometheus::start(&config) else { return };
+    let oracle = Prometheus::start(&config);
     let (scraper, landed) = start(&config);
 
     let theirs = wait("answer of prometheus", || {
