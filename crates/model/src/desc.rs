@@ -1,5 +1,7 @@
 //! What a metric measures, written once.
 
+use crate::MetricKind;
+
 /// The unit of a metric's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
@@ -42,15 +44,6 @@ impl Unit {
     }
 }
 
-/// How a metric's values behave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Goes up and down.
-    Gauge,
-    /// Only grows, and starts again at a reset.
-    Counter,
-}
-
 /// A metric: its one name, unit and help, and how it misleads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Desc {
@@ -59,7 +52,7 @@ pub struct Desc {
     /// Unit of its values.
     pub unit: Unit,
     /// Gauge or counter.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// Names of its labels.
     pub labels: &'static [&'static str],
     /// What it measures, one sentence.
@@ -76,7 +69,7 @@ impl Desc {
         labels: &'static [&'static str],
         help: &'static str,
     ) -> Self {
-        Self { name, unit, kind: Kind::Gauge, labels, help, caveat: "" }
+        Self { name, unit, kind: MetricKind::Gauge, labels, help, caveat: "" }
     }
 
     /// Describes a counter.
@@ -86,7 +79,7 @@ impl Desc {
         labels: &'static [&'static str],
         help: &'static str,
     ) -> Self {
-        Self { name, unit, kind: Kind::Counter, labels, help, caveat: "" }
+        Self { name, unit, kind: MetricKind::Counter, labels, help, caveat: "" }
     }
 
     /// The same metric with a word on how it misleads.

@@ -5,6 +5,7 @@
 
 mod attribute;
 mod desc;
+mod kind;
 mod labels;
 mod limits;
 mod name;
@@ -13,7 +14,8 @@ mod run;
 mod sample;
 
 pub use attribute::AttributeValue;
-pub use desc::{Desc, Kind, Unit};
+pub use desc::{Desc, Unit};
+pub use kind::MetricKind;
 pub use labels::{Labels, LabelsBuilder};
 pub use limits::{
     FLEET_SERIES_MAX, LABELS_PER_SERIES_MAX, LOGGED_LABEL_BYTES_MAX, NAME_BYTES_MAX, REFUSED_LABELS,

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use model::{Labels, Sample};
+use model::{Labels, MetricKind, Sample};
 
 /// The format of a page, by its content type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,12 +18,12 @@ pub enum PageFormat {
 pub enum PageEntry<'a> {
     /// A sample.
     Sample(PageSample<'a>),
-    /// A metric's type, as Prometheus' metadata API writes it.
+    /// A metric's type.
     Kind {
         /// The metric.
         metric: &'a str,
-        /// Such as `counter`.
-        kind: &'static str,
+        /// The type.
+        kind: MetricKind,
     },
     /// A metric's help text.
     Help {
@@ -121,8 +121,8 @@ pub struct ScrapedExemplar {
 pub struct MetricMetadata {
     /// The metric (its family's name).
     pub metric: String,
-    /// Such as `counter`; empty when the page does not say.
-    pub kind: &'static str,
+    /// Its type, as far as the page says.
+    pub kind: MetricKind,
     /// Help text, cut at 1 KiB.
     pub help: String,
     /// Unit.

@@ -4,9 +4,10 @@
 //! sample again changes nothing; another value at the same time takes the place of the first.
 
 use model::{
-    LABELS_PER_SERIES_MAX, Labels, NAME_BYTES_MAX, REFUSED_LABELS, RESERVED_LABELS, Sample, SeriesIdentity,
+    LABELS_PER_SERIES_MAX, Labels, MetricKind, NAME_BYTES_MAX, REFUSED_LABELS, RESERVED_LABELS, Sample,
+    SeriesIdentity,
 };
-use store::{AppendError, Batch, Collision, MetricKind, MetricMetadata, SeriesBatch};
+use store::{AppendError, Batch, Collision, MetricMetadata, SeriesBatch};
 
 use crate::app::Shared;
 use crate::ingest::{outcome, shorten};
@@ -79,11 +80,11 @@ impl Intake {
     }
 
     /// Adds what is said about a metric.
-    pub(crate) fn describe(&mut self, metric: &str, kind: &str, help: &str, unit: &str) {
+    pub(crate) fn describe(&mut self, metric: &str, kind: MetricKind, help: &str, unit: &str) {
         self.bytes += metric.len() + help.len() + unit.len() + 128;
         self.batch.metadata.push(MetricMetadata {
             metric: metric.to_owned(),
-            kind: MetricKind::of(kind),
+            kind,
             help: help.to_owned(),
             unit: unit.to_owned(),
         });

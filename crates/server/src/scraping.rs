@@ -128,7 +128,7 @@ fn hand_on(entry: &Entry<'_, '_>, take: &mut TakeEntry<'_>) -> ControlFlow<()> {
                 exemplar,
             }))
         }
-        Entry::Kind { metric, kind } => take(PageEntry::Kind { metric, kind: kind.as_str() }),
+        Entry::Kind { metric, kind } => take(PageEntry::Kind { metric, kind: *kind }),
         Entry::Help { metric, text } => take(PageEntry::Help { metric, text }),
         Entry::Unit { metric, unit } => take(PageEntry::Unit { metric, unit }),
     }

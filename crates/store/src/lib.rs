@@ -27,6 +27,7 @@ mod select;
 mod series;
 mod staging;
 mod store;
+mod tokens;
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -40,10 +41,11 @@ pub use backup::{Backup, BackupError};
 pub use batch::{AppendError, Batch, Collision, OpenError, Options, Receipt, SeriesBatch};
 pub use chunk::{Chunk, Summary};
 pub use matcher::{MatchOp, Matcher};
-pub use metadata::{MetricKind, MetricMetadata};
+pub use metadata::MetricMetadata;
 pub use read::{Block, ReadError};
 pub use select::{Cardinality, Counted, Found};
 pub use series::SeriesInfo;
+pub use tokens::{Bounds, Scope, Scopes, TOKEN_NAME_BYTES_MAX, TokenRecord};
 
 /// A series' number within one store; never given twice.
 pub type SeriesId = u64;

@@ -1,5 +1,7 @@
 //! What is known of a metric beside its series: type, help and unit.
 
+use model::MetricKind;
+
 use crate::codec::{Reader, put_bytes};
 
 /// Most metrics that are described; what comes after is not kept.
@@ -9,60 +11,6 @@ const HELP_BYTES_MAX: usize = 1_024;
 /// Longest unit that is kept, in bytes; it is cut there.
 const UNIT_BYTES_MAX: usize = 64;
 const VERSION: u8 = 1;
-
-/// The type of a metric, as Prometheus and OpenMetrics name them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum MetricKind {
-    /// Nobody said.
-    #[default]
-    Unknown,
-    /// Only grows, and starts again at a reset.
-    Counter,
-    /// Goes up and down.
-    Gauge,
-    /// Counts of observations by size.
-    Histogram,
-    /// A histogram whose counts go up and down.
-    GaugeHistogram,
-    /// Quantiles of observations.
-    Summary,
-    /// Facts, as labels of a value that is always 1.
-    Info,
-    /// One of several states.
-    StateSet,
-}
-
-impl MetricKind {
-    const ALL: [Self; 8] = [
-        Self::Unknown,
-        Self::Counter,
-        Self::Gauge,
-        Self::Histogram,
-        Self::GaugeHistogram,
-        Self::Summary,
-        Self::Info,
-        Self::StateSet,
-    ];
-
-    /// As Prometheus' API writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-            Self::GaugeHistogram => "gaugehistogram",
-            Self::Summary => "summary",
-            Self::Info => "info",
-            Self::StateSet => "stateset",
-        }
-    }
-
-    /// Reads [`MetricKind::name`]; anything else is unknown.
-    pub fn of(name: &str) -> Self {
-        Self::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or_default()
-    }
-}
 
 /// What is said about a metric; the latest word counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -87,7 +35,7 @@ impl MetricMetadata {
 
     /// Its row, whose key is the name.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let kind = Self::kinds().position(|kind| kind == self.kind).unwrap_or_default();
+        let kind = MetricKind::ALL.iter().position(|kind| *kind == self.kind).unwrap_or_default();
         let mut out = vec![VERSION, kind as u8];
         put_bytes(&mut out, self.help.as_bytes());
         put_bytes(&mut out, self.unit.as_bytes());
@@ -100,13 +48,9 @@ impl MetricMetadata {
         if reader.byte()? != VERSION {
             return None;
         }
-        let kind = Self::kinds().nth(reader.byte()?.into())?;
+        let kind = *MetricKind::ALL.get(usize::from(reader.byte()?))?;
         let found = Self { metric: metric.to_owned(), kind, help: reader.text()?, unit: reader.text()? };
         reader.is_empty().then_some(found)
-    }
-
-    fn kinds() -> impl Iterator<Item = MetricKind> {
-        MetricKind::ALL.into_iter()
     }
 }
 
@@ -126,7 +70,6 @@ mod tests {
             let kept = long.bounded().unwrap();
             assert_eq!(kept.help.len(), 1_024);
             assert_eq!(MetricMetadata::decode("up", &kept.encode()), Some(kept));
-            assert_eq!(MetricKind::of(kind.name()), kind);
         }
         assert_eq!(MetricMetadata::default().bounded(), None);
         assert_eq!(MetricMetadata::decode("up", &[1, 9, 0, 0]), None);

@@ -7,9 +7,9 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::ops::ControlFlow;
 
-use crate::page::{
-    Cursor, Entry, Failure, Fault, MetricKind, PageError, PageLimits, Sample, empty_row, unescape, walk,
-};
+use model::MetricKind;
+
+use crate::page::{Cursor, Entry, Failure, Fault, PageError, PageLimits, Sample, empty_row, unescape, walk};
 
 /// Content type of version 0.0.4, which every scraper reads.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

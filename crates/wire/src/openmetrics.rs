@@ -8,9 +8,9 @@
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use crate::page::{
-    Cursor, Entry, Failure, Fault, MetricKind, PageError, PageLimits, Sample, empty_row, unescape, walk,
-};
+use model::MetricKind;
+
+use crate::page::{Cursor, Entry, Failure, Fault, PageError, PageLimits, Sample, empty_row, unescape, walk};
 
 /// Content type of version 1.0.0.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -112,25 +112,11 @@ fn declaration<'a>(
             sink(Entry::Unit { metric, unit: text })
         }
         _ => {
-            let Some(kind) = kind_of(text) else {
+            let Some(kind) = MetricKind::named(text) else {
                 cursor.at = place;
                 return cursor.wanted("an OpenMetrics type");
             };
             sink(Entry::Kind { metric, kind })
         }
-    })
-}
-
-fn kind_of(text: &str) -> Option<MetricKind> {
-    Some(match text {
-        "unknown" => MetricKind::Unknown,
-        "counter" => MetricKind::Counter,
-        "gauge" => MetricKind::Gauge,
-        "histogram" => MetricKind::Histogram,
-        "gaugehistogram" => MetricKind::GaugeHistogram,
-        "summary" => MetricKind::Summary,
-        "info" => MetricKind::Info,
-        "stateset" => MetricKind::StateSet,
-        _ => return None,
     })
 }

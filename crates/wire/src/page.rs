@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use model::MetricKind;
+
 /// Most a page may ask for. The defaults are far above what an exporter writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLimits {
@@ -61,43 +63,6 @@ pub struct Exemplar<'a> {
     pub value: f64,
     /// When, milliseconds since the epoch.
     pub time_ms: Option<i64>,
-}
-
-/// What a metric is declared to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum MetricKind {
-    /// Nothing is said.
-    Unknown,
-    /// Only grows.
-    Counter,
-    /// Goes up and down.
-    Gauge,
-    /// Cumulative buckets.
-    Histogram,
-    /// Buckets that go down too.
-    GaugeHistogram,
-    /// Quantiles made by the target.
-    Summary,
-    /// Facts in labels.
-    Info,
-    /// One of several states.
-    StateSet,
-}
-
-impl MetricKind {
-    /// As Prometheus' metadata API writes it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-            Self::GaugeHistogram => "gaugehistogram",
-            Self::Summary => "summary",
-            Self::Info => "info",
-            Self::StateSet => "stateset",
-        }
-    }
 }
 
 /// One thing that a page says.

@@ -10,9 +10,8 @@
 
 use std::fmt::Write;
 
+use model::MetricKind;
 use prost::encoding::{WireType, decode_varint, encode_key, encode_varint, encoded_len_varint};
-
-use crate::page::MetricKind;
 
 /// Content type of both versions; a parameter `proto` tells them apart.
 pub const CONTENT_TYPE: &str = "application/x-protobuf";

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use prost::Message;
 use serde_json::{Value, json};
-use wire::page::MetricKind;
+use model::MetricKind;
 use wire::remote_write::{CONTENT_TYPE, Metadata, PROTO_2, Point, RequestWriter};
 
 use crate::process::{Answer, Server, eventually, id, request, run, series};

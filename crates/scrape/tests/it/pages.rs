@@ -4,6 +4,7 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use model::MetricKind;
 use scrape::{Health, MetricMetadata};
 
 use crate::support::{Target, head, job, ok, reason, report, samples, start, wait};
@@ -28,7 +29,7 @@ fn a_page_carries_the_targets_labels_and_reports() {
     assert!(first.samples.iter().all(|s| s.sample.time_ns == first.time_ms * 1_000_000));
     assert_eq!(
         first.metadata,
-        [MetricMetadata { metric: "a".into(), kind: "counter", ..MetricMetadata::default() }]
+        [MetricMetadata { metric: "a".into(), kind: MetricKind::Counter, ..MetricMetadata::default() }]
     );
 
     let second = landed.next();

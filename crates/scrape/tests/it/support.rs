@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use model::MetricKind;
 use scrape::{
     Config, Options, PageEntry, PageExemplar, PageFormat, PageSample, ScrapeBatch, Scraper, TakeEntry,
 };
@@ -107,7 +108,7 @@ pub(crate) fn parse(format: PageFormat, page: &[u8], take: &mut TakeEntry<'_>) -
         let wrong = || format!("line {}: {:?}", at + 1, line.chars().take(40).collect::<String>());
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             let metric = rest.split(' ').next().unwrap_or_default();
-            _ = take(PageEntry::Kind { metric, kind: "counter" });
+            _ = take(PageEntry::Kind { metric, kind: MetricKind::Counter });
             continue;
         }
         if line.is_empty() || line.starts_with("# ") {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use model::{Desc, Kind};
+use model::{Desc, MetricKind};
 use serde::Serialize;
 use store::SeriesInfo;
 use utoipa::ToSchema;
@@ -64,10 +64,7 @@ impl Metric {
             first_time_ms: to_ms(series.time_ns.0),
             last_time_ms: to_ms(series.time_ns.1),
             unit: desc.map_or("", |desc| desc.unit.symbol()),
-            kind: desc.map_or("gauge", |desc| match desc.kind {
-                Kind::Gauge => "gauge",
-                Kind::Counter => "counter",
-            }),
+            kind: desc.map_or(MetricKind::Gauge, |desc| desc.kind).name(),
             help: desc.map_or("", |desc| desc.help),
             caveat: desc.map_or("", |desc| desc.caveat),
         }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use model::{Labels, Sample, SeriesIdentity};
+use model::{Labels, MetricKind, Sample, SeriesIdentity};
 use proptest::prelude::*;
-use store::{Batch, Collision, MetricKind, MetricMetadata, Options, SeriesBatch, Store};
+use store::{Batch, Collision, MetricMetadata, Options, SeriesBatch, Store};
 
 use crate::support::*;
 

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 use std::ops::ControlFlow;
 
+use model::MetricKind;
 use proptest::prelude::*;
 use wire::exposition::{parse, write_help, write_sample, write_type};
-use wire::page::{Entry, Fault, Found, MetricKind, PageLimits};
+use wire::page::{Entry, Fault, Found, PageLimits};
 
 use crate::page::{Row, sample, text, text_bytes};
 

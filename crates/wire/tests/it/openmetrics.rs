@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
+use model::MetricKind;
 use proptest::prelude::*;
 use wire::exposition::{write_number, write_sample};
-use wire::page::MetricKind;
 
 use crate::page::{Row, openmetrics, sample};
 

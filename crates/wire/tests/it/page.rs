@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use wire::page::{Entry, MetricKind, PageError, PageLimits};
+use model::MetricKind;
+use wire::page::{Entry, PageError, PageLimits};
 
 /// An entry that owns itself.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use wire::page::MetricKind;
+use model::MetricKind;
 use wire::remote_write::{
     Item, Metadata, Point, RequestWriter, VERSION_1, Version, decompress, read, version,
 };

@@ -1,8 +1,8 @@
 //! Remote write, held against messages that `prost` derives.
 
+use model::MetricKind;
 use proptest::prelude::*;
 use prost::Message;
-use wire::page::MetricKind;
 use wire::remote_write::{
     Item, LABELS_MAX, Metadata, Outcome, Point, RemoteWriteError, RequestWriter, SERIES_MAX, Series, Version,
     Written, decompress, read, version,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use model::{Kind, Labels};
+use model::Labels;
 use promql::Matcher;
 use promql::json::{push_labels, push_text};
 use serde_json::json;
@@ -98,11 +98,7 @@ pub(super) async fn metadata(State(app): State<App>, asked: Asked) -> Result<Res
             .await?;
     let mut metrics = BTreeMap::new();
     for desc in &app.config.catalog {
-        let kind = match desc.kind {
-            Kind::Gauge => "gauge",
-            Kind::Counter => "counter",
-        };
-        let entry = json!([{"type": kind, "help": desc.help, "unit": desc.unit.symbol()}]);
+        let entry = json!([{"type": desc.kind.name(), "help": desc.help, "unit": desc.unit.symbol()}]);
         metrics.insert(model::prometheus_name(desc.name), entry);
     }
     for about in told {

@@ -101,7 +101,7 @@ fn read(version: Version, plain: &[u8]) -> Result<Intake, RemoteWriteError> {
     let mut intake = Intake::new(DOOR);
     remote_write::read(version, plain, |item| match item {
         Item::Series(series) => add(&mut intake, series),
-        Item::Metadata(about) => intake.describe(about.metric, about.kind.as_str(), about.help, about.unit),
+        Item::Metadata(about) => intake.describe(about.metric, about.kind, about.help, about.unit),
     })?;
     Ok(intake)
 }
@@ -115,7 +115,7 @@ fn add(intake: &mut Intake, series: &Series<'_>) {
         });
     }
     if let Some(about) = &series.metadata {
-        intake.describe(about.metric, about.kind.as_str(), about.help, about.unit);
+        intake.describe(about.metric, about.kind, about.help, about.unit);
     }
     let sample = |point: &remote_write::Point| Sample {
         time_ns: point.time_ms.saturating_mul(NANOS_PER_MILLI),
