@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{Labels, stale_marker};
 use serde::{Deserialize, Serialize};
 
+use super::alert::{Alert, AlertRecord, AlertState, Notice, to_map};
 use super::file::{GroupFile, RuleKind, RuleText};
 use crate::answer::Data;
 use crate::error::QueryError;
@@ -58,71 +59,6 @@ pub struct Outcome {
     pub warnings: Vec<String>,
 }
 
-/// Where an alert is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AlertState {
-    /// Its condition is gone.
-    Inactive,
-    /// Its condition holds, but not for long enough.
-    Pending,
-    /// It is to be told.
-    Firing,
-}
-
-impl AlertState {
-    /// As Prometheus' API and the `alertstate` label say it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Inactive => "inactive",
-            Self::Pending => "pending",
-            Self::Firing => "firing",
-        }
-    }
-}
-
-/// An alert. Times are milliseconds since the Unix epoch.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Alert {
-    /// Labels, `alertname` among them.
-    pub labels: Labels,
-    /// Texts for people.
-    pub annotations: BTreeMap<String, String>,
-    /// Where it is.
-    pub state: AlertState,
-    /// The value at the last evaluation.
-    pub value: f64,
-    /// Since when its condition holds.
-    pub active_at_ms: i64,
-    /// Since when it fires.
-    pub fired_at_ms: Option<i64>,
-    /// Since when it is over.
-    pub resolved_at_ms: Option<i64>,
-    /// Since when it fires only because of `keep_firing_for`.
-    pub keep_firing_since_ms: Option<i64>,
-}
-
-/// An alert as it is kept over a restart; see [`Alert`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AlertRecord {
-    /// Names and values of the labels.
-    pub labels: BTreeMap<String, String>,
-    /// See [`Alert::annotations`].
-    pub annotations: BTreeMap<String, String>,
-    /// See [`Alert::state`].
-    pub state: AlertState,
-    /// The bits of the value, which may be no number.
-    pub value_bits: u64,
-    /// See [`Alert::active_at_ms`].
-    pub active_at_ms: i64,
-    /// See [`Alert::fired_at_ms`].
-    pub fired_at_ms: Option<i64>,
-    /// See [`Alert::resolved_at_ms`].
-    pub resolved_at_ms: Option<i64>,
-    /// See [`Alert::keep_firing_since_ms`].
-    pub keep_firing_since_ms: Option<i64>,
-}
-
 /// What one rule keeps over a restart.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RuleState {
@@ -134,6 +70,9 @@ pub struct RuleState {
     pub series: Vec<BTreeMap<String, String>>,
     /// Its alerts.
     pub alerts: Vec<AlertRecord>,
+    /// When alerts were looked for last.
+    #[serde(default)]
+    pub looked_ms: Option<i64>,
 }
 
 /// What a group keeps over a restart.
@@ -143,6 +82,17 @@ pub struct GroupState {
     pub last_ms: Option<i64>,
     /// Its rules.
     pub rules: Vec<RuleState>,
+    /// Series of rules that it no longer has, which have yet to get a marker.
+    #[serde(default)]
+    pub leftover: Vec<BTreeMap<String, String>>,
+}
+
+impl GroupState {
+    /// Every series that the group wrote and that has not ended.
+    pub fn series(&self) -> impl Iterator<Item = Labels> {
+        let of_rules = self.rules.iter().flat_map(|rule| &rule.series);
+        of_rules.chain(&self.leftover).map(to_labels)
+    }
 }
 
 /// A group of rules with its alerts.
@@ -156,6 +106,7 @@ pub struct Group {
     limit: usize,
     rules: Vec<Rule>,
     last_ms: Option<i64>,
+    leftover: BTreeSet<Labels>,
 }
 
 #[derive(Debug)]
@@ -166,6 +117,7 @@ struct Rule {
     annotations: Vec<(String, Template)>,
     alerts: BTreeMap<Labels, Alert>,
     written: BTreeSet<Labels>,
+    looked_ms: Option<i64>,
 }
 
 impl Group {
@@ -179,6 +131,7 @@ impl Group {
             limit: file.limit,
             rules,
             last_ms: None,
+            leftover: BTreeSet::new(),
         })
     }
 
@@ -239,6 +192,9 @@ impl Group {
         if alerting && moment == Moment::Missed {
             return Outcome::default();
         }
+        if alerting {
+            rule.pass_over_gap(time_ms, self.interval_ms);
+        }
         let query_ms = time_ms.saturating_sub(offset);
         let answer = match rule.query.instant(source, query_ms, &setting.options) {
             Ok(answer) => answer,
@@ -268,18 +224,47 @@ impl Group {
         }
     }
 
-    /// Markers for every series that the group's rules wrote, for when the group goes away.
-    pub fn end(&mut self, time_ms: i64) -> Vec<Write> {
-        let written = self.rules.iter_mut().flat_map(|rule| std::mem::take(&mut rule.written));
-        written.map(|labels| Write { labels, time_ms, value: stale_marker() }).collect()
+    /// What is to be told of the alerts of the rule at `index`, once it was evaluated for `time_ms`.
+    /// One that fires is told again after `resend_ms`.
+    pub fn notices(&mut self, index: usize, time_ms: i64, resend_ms: i64) -> Vec<Notice> {
+        let (interval_ms, rule) = (self.interval_ms, self.rules.get_mut(index));
+        let alerts = rule.into_iter().flat_map(|rule| rule.alerts.values_mut());
+        alerts.filter_map(|alert| alert.tell(time_ms, interval_ms, resend_ms)).collect()
+    }
+
+    /// Markers for the series of rules that the group had before a change of its file, unless one of
+    /// its rules writes them still. Ask once all rules were evaluated for `time_ms`.
+    pub fn leftovers(&mut self, time_ms: i64) -> Vec<Write> {
+        let time_ms = time_ms.saturating_sub(self.query_offset_ms);
+        let leftover = std::mem::take(&mut self.leftover);
+        let ended = leftover.into_iter().filter(|labels| !self.writes(labels));
+        ended.map(|labels| Write { labels, time_ms, value: stale_marker() }).collect()
+    }
+
+    /// Whether one of its rules wrote the series when it was evaluated last.
+    pub fn writes(&self, labels: &Labels) -> bool {
+        self.rules.iter().any(|rule| rule.written.contains(labels))
+    }
+
+    /// Whether the other is written alike, wherever in the file.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let frame = |of: &Self| (of.interval_ms, of.query_offset_ms, of.limit, of.rules.len());
+        let text = |of: &RuleText| (of.kind.clone(), of.name.clone(), of.expr.clone(), of.labels.clone());
+        let mut pairs = self.rules().zip(other.rules());
+        self.name == other.name && frame(self) == frame(other) && pairs.all(|(a, b)| text(a) == text(b))
     }
 
     /// What to keep over a restart.
     pub fn state(&self) -> GroupState {
-        GroupState { last_ms: self.last_ms, rules: self.rules.iter().map(Rule::state).collect() }
+        GroupState {
+            last_ms: self.last_ms,
+            rules: self.rules.iter().map(Rule::state).collect(),
+            leftover: self.leftover.iter().map(to_map).collect(),
+        }
     }
 
-    /// Takes up what was kept; rules are found by name and query, in order.
+    /// Takes up what was kept; rules are found by name and query, in order. What is not found leaves
+    /// its series to [`Group::leftovers`].
     pub fn restore(&mut self, mut state: GroupState) {
         self.last_ms = state.last_ms;
         for rule in &mut self.rules {
@@ -288,6 +273,7 @@ impl Group {
                 rule.restore(state.rules.remove(at));
             }
         }
+        self.leftover = state.series().collect();
     }
 }
 
@@ -314,7 +300,18 @@ impl Rule {
         }
         let query = Query::parse(&text.expr)?;
         let (alerts, written) = (BTreeMap::new(), BTreeSet::new());
-        Ok(Self { text: text.clone(), query, labels, annotations, alerts, written })
+        Ok(Self { text: text.clone(), query, labels, annotations, alerts, written, looked_ms: None })
+    }
+
+    /// Time in which nobody looked does not count towards `for`: a condition that held before a stop
+    /// and holds after it may have been gone in between.
+    fn pass_over_gap(&mut self, time_ms: i64, interval_ms: i64) {
+        let gap_ms = self.looked_ms.map_or(0, |looked| time_ms - looked - interval_ms);
+        if gap_ms > interval_ms {
+            let pending = self.alerts.values_mut().filter(|alert| alert.state == AlertState::Pending);
+            pending.for_each(|alert| alert.active_at_ms += gap_ms);
+        }
+        self.looked_ms = Some(time_ms);
     }
 
     fn record(&self, vector: Vec<(Labels, f64)>, time_ms: i64, limit: usize) -> Result<Vec<Write>, String> {
@@ -374,6 +371,7 @@ impl Rule {
                 fired_at_ms: None,
                 resolved_at_ms: None,
                 keep_firing_since_ms: None,
+                told_at_ms: None,
             };
             if found.insert(labels, alert).is_some() {
                 return Err(same_labelset("alert"));
@@ -459,10 +457,12 @@ impl Rule {
             expr: self.text.expr.clone(),
             series: self.written.iter().map(to_map).collect(),
             alerts: self.alerts.values().map(AlertRecord::of).collect(),
+            looked_ms: self.looked_ms,
         }
     }
 
     fn restore(&mut self, state: RuleState) {
+        self.looked_ms = state.looked_ms;
         self.written = state.series.into_iter().map(Labels::from_pairs).collect();
         let alerts = state.alerts.into_iter().map(AlertRecord::into_alert);
         self.alerts = alerts.map(|alert| (alert.labels.clone(), alert)).collect();
@@ -486,45 +486,6 @@ fn ask(
     }
 }
 
-fn to_map(labels: &Labels) -> BTreeMap<String, String> {
-    labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
-}
-
-impl Alert {
-    /// Whether it goes on firing although its condition is gone.
-    fn keeps_firing(&mut self, time_ms: i64, keep_firing_ms: i64) -> bool {
-        if self.state != AlertState::Firing || keep_firing_ms == 0 {
-            return false;
-        }
-        let since = *self.keep_firing_since_ms.get_or_insert(time_ms);
-        time_ms - since < keep_firing_ms
-    }
-}
-
-impl AlertRecord {
-    fn of(alert: &Alert) -> Self {
-        Self {
-            labels: to_map(&alert.labels),
-            annotations: alert.annotations.clone(),
-            state: alert.state,
-            value_bits: alert.value.to_bits(),
-            active_at_ms: alert.active_at_ms,
-            fired_at_ms: alert.fired_at_ms,
-            resolved_at_ms: alert.resolved_at_ms,
-            keep_firing_since_ms: alert.keep_firing_since_ms,
-        }
-    }
-
-    fn into_alert(self) -> Alert {
-        Alert {
-            labels: Labels::from_pairs(self.labels),
-            annotations: self.annotations,
-            state: self.state,
-            value: f64::from_bits(self.value_bits),
-            active_at_ms: self.active_at_ms,
-            fired_at_ms: self.fired_at_ms,
-            resolved_at_ms: self.resolved_at_ms,
-            keep_firing_since_ms: self.keep_firing_since_ms,
-        }
-    }
+fn to_labels(map: &BTreeMap<String, String>) -> Labels {
+    Labels::from_pairs(map.iter().map(|(name, value)| (name.as_str(), value.as_str())))
 }

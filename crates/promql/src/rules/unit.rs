@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::Labels;
 use serde::Deserialize;
 
+use super::alert::AlertState;
 use super::file::{Finding, RuleFile, parse, yaml};
-use super::group::{AlertState, Group, Moment, Setting};
+use super::group::{Group, Moment, Setting};
 use crate::answer::Data;
 use crate::memory::MemorySource;
 use crate::notation::{Entry, parse_duration_ms, parse_labels, parse_values};

@@ -106,9 +106,61 @@ fn series_that_end_get_a_marker() {
     assert_eq!(outcomes[0].writes.len(), 1);
     assert!(is_stale_marker(outcomes[0].writes[0].value));
     assert!(run(&mut group, &mut source, 630_000, Moment::Now)[0].writes.is_empty());
-    power(&mut source, 660_000, "a", 10.0);
-    run(&mut group, &mut source, 660_000, Moment::Now);
-    assert!(group.end(690_000).iter().all(|write| is_stale_marker(write.value)));
+}
+
+#[test]
+fn series_of_a_rule_that_is_gone_get_a_marker_unless_another_writes_them() {
+    let (mut before, mut source) = (group(), MemorySource::new());
+    power(&mut source, 0, "a", 120.0);
+    run(&mut before, &mut source, 0, Moment::Now);
+    let changed = FILE.replace("sum by (host) (power)", "max by (host) (power)").replace("PowerHigh", "Hot");
+    let mut after = Group::new(&parse(&changed).unwrap().groups[0], 60_000).unwrap();
+    assert!(!after.is_like(&before) && before.is_like(&group()));
+    after.restore(serde_json::from_str(&serde_json::to_string(&before.state()).unwrap()).unwrap());
+    assert_eq!(after.state().series().count(), 3);
+    power(&mut source, 30_000, "a", 120.0);
+    run(&mut after, &mut source, 30_000, Moment::Now);
+    let ended = after.leftovers(30_000);
+    let names: Vec<&str> = ended.iter().map(|write| write.labels.metric()).collect();
+    assert_eq!(names, ["ALERTS", "ALERTS_FOR_STATE"], "{ended:?}");
+    assert!(ended.iter().all(|write| is_stale_marker(write.value) && write.time_ms == 30_000));
+    assert!(after.leftovers(60_000).is_empty());
+}
+
+#[test]
+fn a_firing_alert_is_told_again_after_a_while_and_its_end_is_told() {
+    let (mut group, mut source) = (group(), MemorySource::new());
+    let mut told = Vec::new();
+    for step in 0..12_i64 {
+        let time = step * 30_000;
+        power(&mut source, time, "a", if step < 6 { 120.0 } else { 50.0 });
+        run(&mut group, &mut source, time, Moment::Now);
+        let notices = group.notices(1, time, 45_000);
+        told.extend(notices.into_iter().map(|n| (step, n.starts_at_ms, n.ends_at_ms, n.is_resolved)));
+    }
+    let fires = |step: i64| (step, 60_000, step * 30_000 + 180_000, false);
+    let ended = |step| (step, 60_000, 240_000, true);
+    assert_eq!(told, [fires(2), fires(4), fires(6), ended(8), ended(10)]);
+    let mut restarted = self::group();
+    restarted.restore(group.state());
+    assert!(restarted.notices(1, 360_000, 45_000)[0].is_resolved);
+}
+
+#[test]
+fn time_in_which_nobody_looked_does_not_count() {
+    let (mut before, mut source) = (group(), MemorySource::new());
+    power(&mut source, 0, "a", 120.0);
+    run(&mut before, &mut source, 0, Moment::Now);
+    let mut after = group();
+    after.restore(before.state());
+    let mut states = Vec::new();
+    for time in [3_600_000, 3_630_000] {
+        power(&mut source, time, "a", 120.0);
+        run(&mut after, &mut source, time, Moment::Now);
+        let alert = after.alerts(1).next().unwrap();
+        states.push((alert.state, alert.active_at_ms));
+    }
+    assert_eq!(states, [(AlertState::Pending, 3_570_000), (AlertState::Firing, 3_570_000)]);
 }
 
 #[test]
