@@ -24,6 +24,7 @@ pub mod rules;
 mod source;
 mod syntax;
 mod template;
+mod vocabulary;
 
 pub use answer::{Answer, Data, Run, Stats};
 pub use error::{QueryError, Span};
@@ -35,3 +36,5 @@ pub use rewrite::{format_query, parse_selector, rename_metrics};
 pub use source::{
     Chunk, Columns, MatchOp, Matcher, PatternError, Select, Series, Source, SourceError, Summary,
 };
+pub use syntax::{Place, ValueForm, Wants, place_at, takes_counters};
+pub use vocabulary::{WordPlace, aggregation_help, keyword_help};

@@ -2,7 +2,12 @@
 
 mod lower;
 mod outline;
+mod place;
 mod tokens;
+mod unfinished;
+
+pub use place::{Place, ValueForm, Wants, takes_counters};
+pub use unfinished::place_at;
 
 use crate::error::{QueryError, Span};
 use crate::plan::Node;

@@ -5,6 +5,7 @@ use super::tokens::{Kind, Token};
 use crate::error::Span;
 use crate::functions::UNSUPPORTED;
 use crate::notation::parse_duration_ms;
+use crate::vocabulary::is_aggregation;
 
 /// What a part of the query is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,23 +37,6 @@ pub(super) enum Stop {
     /// PromQL that the parser must not see; place and reason.
     Refused(u32, String),
 }
-
-const AGGREGATORS: [&str; 14] = [
-    "sum",
-    "avg",
-    "count",
-    "min",
-    "max",
-    "group",
-    "stddev",
-    "stdvar",
-    "topk",
-    "bottomk",
-    "count_values",
-    "quantile",
-    "limitk",
-    "limit_ratio",
-];
 
 /// Outlines the whole query.
 pub(super) fn outline(text: &str, tokens: &[Token]) -> Result<Part, Stop> {
@@ -307,7 +291,7 @@ impl<'t> Walk<'t> {
             }
             (Kind::Word, word) => {
                 self.at += 1;
-                let aggregator = AGGREGATORS.iter().any(|name| word.eq_ignore_ascii_case(name));
+                let aggregator = is_aggregation(word);
                 if aggregator && (self.sees("(") || self.sees("by") || self.sees("without")) {
                     return self.aggregate(start);
                 }

@@ -38,36 +38,82 @@ const MARKS: [&str; 26] = [
 /// Splits `text`; an error is a place and a reason.
 pub(super) fn scan(text: &str) -> Result<Vec<Token>, (u32, String)> {
     let mut tokens = Vec::new();
+    walk(text, |token| match token.wrong {
+        None => {
+            if let Some(kind) = token.kind {
+                tokens.push(Token { kind, start: token.start, end: token.end });
+            }
+            Ok(())
+        }
+        Some(reason) => Err((token.start, reason)),
+    })?;
+    Ok(tokens)
+}
+
+/// Splits what is still being typed: a text without its closing quote goes on to the end, and what
+/// fits nowhere is a mark. Beside the tokens: the comment, if `cursor` is inside one.
+pub(super) fn scan_unfinished(text: &str, cursor: u32) -> (Vec<Token>, bool) {
+    let (mut tokens, mut in_comment) = (Vec::new(), false);
+    let done: Result<(), ()> = walk(text, |token| {
+        match (token.kind, token.wrong) {
+            (None, None) => {
+                let is_comment = text[token.start as usize..].starts_with('#');
+                in_comment |= is_comment && token.start < cursor && cursor <= token.end;
+            }
+            (kind, _) => {
+                let kind = kind.unwrap_or(Kind::Mark);
+                tokens.push(Token { kind, start: token.start, end: token.end });
+            }
+        }
+        Ok(())
+    });
+    debug_assert!(done.is_ok());
+    (tokens, in_comment)
+}
+
+/// A piece of the text; blanks and comments have no kind.
+struct Piece {
+    kind: Option<Kind>,
+    start: u32,
+    end: u32,
+    /// Why it can't be.
+    wrong: Option<String>,
+}
+
+fn walk<E>(text: &str, mut take: impl FnMut(Piece) -> Result<(), E>) -> Result<(), E> {
     let mut at = 0;
     // In a range a colon stands alone; elsewhere it may start a name.
     let mut in_range = false;
     while let Some(c) = text[at..].chars().next() {
         let rest = &text[at..];
+        let mut wrong = None;
         let (kind, length) = if c.is_whitespace() {
-            at += c.len_utf8();
-            continue;
+            (None, c.len_utf8())
         } else if c == '#' {
-            at += rest.find('\n').unwrap_or(rest.len());
-            continue;
+            (None, rest.find('\n').unwrap_or(rest.len()))
         } else if c == '"' || c == '\'' || c == '`' {
-            (
-                Kind::Text,
-                quoted(rest, c).ok_or_else(|| (at as u32, format!("unterminated quoted string: add {c}")))?,
-            )
+            let length = quoted(rest, c).unwrap_or_else(|| {
+                wrong = Some(format!("unterminated quoted string: add {c}"));
+                rest.len()
+            });
+            (Some(Kind::Text), length)
         } else if c.is_ascii_digit() || (c == '.' && rest[1..].starts_with(|c: char| c.is_ascii_digit())) {
-            (Kind::Number, number(rest))
+            (Some(Kind::Number), number(rest))
         } else if c.is_ascii_alphabetic() || c == '_' || (c == ':' && !in_range && word(rest) > 1) {
-            (Kind::Word, word(rest))
+            (Some(Kind::Word), word(rest))
         } else if let Some(mark) = MARKS.iter().find(|mark| rest.starts_with(**mark)) {
-            (Kind::Mark, mark.len())
+            (Some(Kind::Mark), mark.len())
         } else {
-            return Err((at as u32, format!("unexpected character: {c:?}")));
+            wrong = Some(format!("unexpected character: {c:?}"));
+            (Some(Kind::Mark), c.len_utf8())
         };
-        in_range = c == '[' || (in_range && c != ']');
-        tokens.push(Token { kind, start: at as u32, end: (at + length) as u32 });
+        if kind.is_some() {
+            in_range = c == '[' || (in_range && c != ']');
+        }
+        take(Piece { kind, start: at as u32, end: (at + length) as u32, wrong })?;
         at += length;
     }
-    Ok(tokens)
+    Ok(())
 }
 
 fn word(rest: &str) -> usize {

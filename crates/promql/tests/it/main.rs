@@ -8,6 +8,7 @@ mod runner;
 mod cases;
 mod hostile;
 mod laws;
+mod places;
 mod promtool;
 mod queries;
 mod rules;
