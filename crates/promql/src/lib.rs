@@ -32,7 +32,7 @@ pub use functions::{FunctionHelp, function_help, function_names};
 pub use limits::{Cancel, Limits};
 pub use memory::MemorySource;
 pub use query::{Options, Query, ValueType};
-pub use rewrite::{format_query, parse_selector, rename_metrics};
+pub use rewrite::{format_query, parse_selector, rename_metrics, restrict};
 pub use source::{
     Chunk, Columns, MatchOp, Matcher, PatternError, Select, Series, Source, SourceError, Summary,
 };

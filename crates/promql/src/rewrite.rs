@@ -6,7 +6,7 @@ use promql_parser::parser::{Expr, VectorSelector};
 use crate::error::QueryError;
 use crate::labels::METRIC_NAME;
 use crate::plan::{Kind, Node};
-use crate::source::Matcher;
+use crate::source::{MatchOp, Matcher};
 use crate::syntax;
 
 /// Formats a query as Prometheus' `format_query` does: one part a line where it is long.
@@ -21,7 +21,7 @@ pub fn rename_metrics(
     other: &(dyn Fn(&str) -> Option<String> + Sync),
 ) -> Result<String, QueryError> {
     with_expr(text, |expr| {
-        rename(expr, other);
+        each_selector(expr, &mut |selector| rename_selector(selector, other));
         expr.to_string()
     })
 }
@@ -51,24 +51,50 @@ fn with_expr<T: Send>(text: &str, work: impl FnOnce(&mut Expr) -> T + Send) -> R
     })?
 }
 
-fn rename(expr: &mut Expr, other: &dyn Fn(&str) -> Option<String>) {
+/// Adds `conditions` to every selector of a query: what it asks beyond them is not there for it. The
+/// query is formatted anew.
+pub fn restrict(text: &str, conditions: &[Matcher]) -> Result<String, QueryError> {
+    let mut added = Vec::with_capacity(conditions.len());
+    for condition in conditions {
+        let op = match condition.op {
+            MatchOp::Equal => ParsedOp::Equal,
+            MatchOp::NotEqual => ParsedOp::NotEqual,
+            MatchOp::Matches | MatchOp::MatchesNot => {
+                return Err(QueryError::Internal("conditions are plain texts".to_owned()));
+            }
+        };
+        added.push(ParsedMatcher::new(op, &condition.name, &condition.value));
+    }
+    with_expr(text, |expr| {
+        each_selector(expr, &mut |selector| {
+            let matchers = &mut selector.matchers;
+            if matchers.or_matchers.is_empty() {
+                matchers.matchers.extend(added.iter().cloned());
+            }
+            matchers.or_matchers.iter_mut().for_each(|either| either.extend(added.iter().cloned()));
+        });
+        expr.to_string()
+    })
+}
+
+fn each_selector(expr: &mut Expr, change: &mut dyn FnMut(&mut VectorSelector)) {
     match expr {
         Expr::Aggregate(aggregate) => {
-            rename(&mut aggregate.expr, other);
+            each_selector(&mut aggregate.expr, change);
             if let Some(parameter) = &mut aggregate.param {
-                rename(parameter, other);
+                each_selector(parameter, change);
             }
         }
-        Expr::Unary(unary) => rename(&mut unary.expr, other),
+        Expr::Unary(unary) => each_selector(&mut unary.expr, change),
         Expr::Binary(binary) => {
-            rename(&mut binary.lhs, other);
-            rename(&mut binary.rhs, other);
+            each_selector(&mut binary.lhs, change);
+            each_selector(&mut binary.rhs, change);
         }
-        Expr::Paren(paren) => rename(&mut paren.expr, other),
-        Expr::Subquery(subquery) => rename(&mut subquery.expr, other),
-        Expr::VectorSelector(selector) => rename_selector(selector, other),
-        Expr::MatrixSelector(matrix) => rename_selector(&mut matrix.vs, other),
-        Expr::Call(call) => call.args.args.iter_mut().for_each(|argument| rename(argument, other)),
+        Expr::Paren(paren) => each_selector(&mut paren.expr, change),
+        Expr::Subquery(subquery) => each_selector(&mut subquery.expr, change),
+        Expr::VectorSelector(selector) => change(selector),
+        Expr::MatrixSelector(matrix) => change(&mut matrix.vs),
+        Expr::Call(call) => call.args.args.iter_mut().for_each(|argument| each_selector(argument, change)),
         Expr::NumberLiteral(_) | Expr::StringLiteral(_) | Expr::Extension(_) => {}
     }
 }

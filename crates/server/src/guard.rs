@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, he
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::access::{Caller, needs};
 use crate::app::App;
 use crate::error::{ApiError, Carried, ErrorBody, ErrorDetail, code_of};
 use crate::linger;
@@ -36,14 +37,16 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     let foreign = origin(request.headers()).filter(|o| app.config.allowed_origins.contains(o));
     let (parts, body) = request.into_parts();
     let left = (!body.is_end_stream()).then(|| linger::Shared::new(body));
-    let request = Request::from_parts(parts, left.clone().map_or_else(Body::empty, Body::new));
-    let response = match refuse(&app, request.method(), request.uri(), request.headers()) {
+    let mut request = Request::from_parts(parts, left.clone().map_or_else(Body::empty, Body::new));
+    let admitted = admit(&app, request.method(), request.uri(), request.headers(), route.as_deref());
+    let response = match admitted {
         Err((reason, error)) => {
             app.metrics.refused.add(&[reason], 1);
             error.into_response()
         }
-        Ok(()) if foreign.is_some() && method == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
-        Ok(()) => {
+        Ok(_) if foreign.is_some() && method == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
             let bound = answer_time(&app, request.uri().path());
             tokio::time::timeout(bound, next.run(request)).await.unwrap_or_else(
                 |_elapsed: tokio::time::error::Elapsed| {
@@ -94,7 +97,42 @@ fn answer_time(app: &App, path: &str) -> Duration {
 /// The reason for the counter, and the answer.
 type Refusal = (&'static str, ApiError);
 
-fn refuse(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+/// Who asks, unless what is asked is refused before anything is looked at.
+fn admit(
+    app: &App,
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+    route: Option<&str>,
+) -> Result<Caller, Refusal> {
+    check_place(app, uri, headers)?;
+    let needs = route.map(|route| needs(method.as_str(), route));
+    let path = uri.path();
+    let open = match needs {
+        Some(needs) => needs.scopes.is_empty(),
+        None => !path.starts_with("/api/"),
+    };
+    let caller = if app.config.token.is_empty() || has_token(headers, app.config.token.as_str()) {
+        Caller::everything()
+    } else if open || method == Method::OPTIONS {
+        return Ok(Caller::nobody());
+    } else {
+        let error =
+            ApiError::new(StatusCode::UNAUTHORIZED, "a token is needed, and none or a wrong one was sent")
+                .hint("send `Authorization: Bearer <token>`; clients read it from `TRUEGAUGE_TOKEN`");
+        return Err(("token", error));
+    };
+    if let Some(needs) = needs.filter(|needs| !needs.scopes.is_empty() && method != Method::OPTIONS) {
+        caller.check(needs.scopes).map_err(|error| ("scope", error))?;
+        if !needs.bounded {
+            caller.check_unbounded().map_err(|error| ("scope", error))?;
+        }
+    }
+    Ok(caller)
+}
+
+/// Refuses who reached us under a foreign name, or from a foreign page.
+fn check_place(app: &App, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
     let host = headers.get(header::HOST).and_then(|h| h.to_str().ok()).unwrap_or_default();
     let host = uri.authority().map_or(host, axum::http::uri::Authority::as_str).to_ascii_lowercase();
     if !host_allowed(app, &host) {
@@ -112,15 +150,7 @@ fn refuse(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<
             return Err(("origin", error));
         }
     }
-    let path = uri.path();
-    let open = !(path.starts_with("/api/") || path == "/metrics") || method == Method::OPTIONS;
-    if open || app.config.token.is_empty() || has_token(headers, app.config.token.as_str()) {
-        return Ok(());
-    }
-    let error =
-        ApiError::new(StatusCode::UNAUTHORIZED, "a token is needed, and none or a wrong one was sent")
-            .hint("send `Authorization: Bearer <token>`; clients read it from `TRUEGAUGE_TOKEN`");
-    Err(("token", error))
+    Ok(())
 }
 
 /// Where the calling page comes from, when it says.

@@ -69,6 +69,11 @@ impl Refused {
 }
 
 impl Checked {
+    /// The run that it is about.
+    pub(crate) fn run(&self) -> &RunPath {
+        &self.run
+    }
+
     /// What it holds in memory, bytes, near enough.
     pub(crate) fn bytes(&self) -> usize {
         let series = |s: &SeriesBatch| {

@@ -7,7 +7,7 @@ use model::{
     LABELS_PER_SERIES_MAX, Labels, MetricKind, NAME_BYTES_MAX, REFUSED_LABELS, RESERVED_LABELS, Sample,
     SeriesIdentity,
 };
-use store::{AppendError, Batch, Collision, MetricMetadata, SeriesBatch};
+use store::{AppendError, Batch, Bounds, Collision, MetricMetadata, SeriesBatch};
 
 use crate::app::Shared;
 use crate::ingest::{outcome, shorten};
@@ -25,6 +25,8 @@ pub(crate) type Refused = Vec<(&'static str, u64, String)>;
 pub(crate) struct Intake {
     door: &'static str,
     is_own: bool,
+    /// Labels that every series gets, whatever the sender says.
+    stamp: Vec<(&'static str, String)>,
     batch: Batch,
     refused: Refused,
     points: u64,
@@ -44,12 +46,19 @@ impl Intake {
     /// An empty one; `door` is its name in the counters.
     pub(crate) fn new(door: &'static str) -> Self {
         let batch = Batch { collision: Collision::LastWriteWins, ..Batch::default() };
-        Self { door, is_own: false, batch, refused: Vec::new(), points: 0, bytes: 1_024 }
+        Self { door, is_own: false, stamp: Vec::new(), batch, refused: Vec::new(), points: 0, bytes: 1_024 }
     }
 
     /// An empty one for what this server makes itself: labels of runs are what they say.
     pub(crate) fn own(door: &'static str) -> Self {
         Self { is_own: true, ..Self::new(door) }
+    }
+
+    /// An empty one for what a sender brings that is confined to `bounds`: its series get these names,
+    /// and what it says of metrics, which all share, is not kept.
+    pub(crate) fn within(door: &'static str, bounds: &Bounds) -> Self {
+        let stamp = bounds.iter().map(|(label, name)| (label, name.to_owned())).collect();
+        Self { stamp, ..Self::new(door) }
     }
 
     /// Adds samples of a series; its name is the label `__name__`.
@@ -61,7 +70,7 @@ impl Intake {
         if samples.is_empty() {
             return;
         }
-        match identity(labels, self.is_own) {
+        match identity(labels, self.is_own, &self.stamp) {
             Ok(identity) => {
                 let labels: usize =
                     identity.labels.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
@@ -81,6 +90,9 @@ impl Intake {
 
     /// Adds what is said about a metric.
     pub(crate) fn describe(&mut self, metric: &str, kind: MetricKind, help: &str, unit: &str) {
+        if !self.stamp.is_empty() {
+            return;
+        }
         self.bytes += metric.len() + help.len() + unit.len() + 128;
         self.batch.metadata.push(MetricMetadata {
             metric: metric.to_owned(),
@@ -126,6 +138,7 @@ fn add(refused: &mut Refused, reason: &'static str, count: u64, example: impl Fn
 fn identity<'l>(
     labels: impl Iterator<Item = (&'l str, &'l str)>,
     is_own: bool,
+    stamp: &[(&'static str, String)],
 ) -> Result<SeriesIdentity, (&'static str, String)> {
     let labels: Vec<(&str, &str)> = labels.collect();
     let display = labels.iter().find(|(name, _)| *name == "__name__").map_or("", |(_, value)| value);
@@ -153,6 +166,9 @@ fn identity<'l>(
         }
         set.set(name, *value);
     }
+    for (name, value) in stamp {
+        set.set(*name, value.as_str());
+    }
     set.metric(model::prometheus_name(display));
     if !display.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '/')) {
         set.set("display", display);
@@ -171,7 +187,7 @@ mod tests {
     use super::*;
 
     fn named(labels: &[(&str, &str)]) -> Result<String, &'static str> {
-        identity(labels.iter().copied(), false)
+        identity(labels.iter().copied(), false, &[])
             .map(|series| series.labels.to_string())
             .map_err(|(reason, _)| reason)
     }

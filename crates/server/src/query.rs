@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use promql::{Answer, Cancel, Data, Limits, Matcher, Options, Query, QueryError};
+use promql::{Answer, Cancel, Data, Limits, Matcher, Options, Query, QueryError, Source};
 
+use crate::access::{Caller, Within};
 use crate::app::{App, Shared, blocking};
 use crate::config::Config;
 use crate::error::ApiError;
@@ -93,12 +94,13 @@ pub(crate) fn limits(config: &Config) -> Limits {
     }
 }
 
-/// Evaluates by `work` and writes the answer by `write`, on a thread of its own. Dropping the future
-/// stops the query.
+/// Evaluates by `work`, of what the caller sees, and writes the answer by `write`, on a thread of its
+/// own. Dropping the future stops the query.
 pub(crate) async fn ask<T: Send + 'static>(
     app: &App,
+    caller: &Caller,
     wishes: Wishes,
-    work: impl FnOnce(&StoreSource<'_>, &Options) -> Result<Answer, QueryError> + Send + 'static,
+    work: impl FnOnce(&dyn Source, &Options) -> Result<Answer, QueryError> + Send + 'static,
     write: impl FnOnce(Answer, Times) -> T + Send + 'static,
 ) -> Result<T, AskError> {
     let mut limits = limits(&app.config);
@@ -119,11 +121,11 @@ pub(crate) async fn ask<T: Send + 'static>(
         return Err(AskError::Queued(patience));
     };
     let queued = started.elapsed();
-    let shared = Arc::clone(app);
+    let (shared, caller) = (Arc::clone(app), caller.clone());
     let answer = blocking(move || {
         let _turn = turn;
         let started = Instant::now();
-        let answer = work(&StoreSource(&shared.store), &options);
+        let answer = work(&Within::new(StoreSource(&shared.store), &caller), &options);
         let answer = answer.and_then(|answer| check_size(answer, memory_max_bytes));
         let evaluated = started.elapsed();
         count(&shared, &answer, evaluated);

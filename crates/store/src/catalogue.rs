@@ -20,6 +20,7 @@ const SESSIONS: Table<12> = Table::new("sessions");
 const WRITERS: Table<16> = Table::new("writers");
 const SEGMENTS: Table<8> = Table::new("segments");
 const LOG: Table<8> = Table::new("log");
+const TOKENS: Table<6> = Table::new("tokens");
 const METADATA: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("metadata");
 
 /// Version of tables and rows together.
@@ -49,6 +50,7 @@ pub(crate) struct Change {
     pub(crate) segments: Vec<(u64, Option<Vec<u8>>)>,
     /// By the metric's name.
     pub(crate) metadata: Vec<(String, Option<Vec<u8>>)>,
+    pub(crate) tokens: Vec<([u8; 6], Option<Vec<u8>>)>,
     /// Log rows, numbered from [`Counters::row`] on.
     pub(crate) rows: Vec<Vec<u8>>,
     /// Every log row before this number goes.
@@ -64,6 +66,7 @@ impl Change {
             && self.writers.is_empty()
             && self.segments.is_empty()
             && self.metadata.is_empty()
+            && self.tokens.is_empty()
             && self.rows.is_empty()
             && self.rows_before.is_none()
     }
@@ -79,6 +82,7 @@ pub(crate) struct Contents {
     pub(crate) writers: Vec<(WriterId, Vec<u8>)>,
     pub(crate) segments: Vec<(u64, Vec<u8>)>,
     pub(crate) metadata: Vec<(String, Vec<u8>)>,
+    pub(crate) tokens: Vec<([u8; 6], Vec<u8>)>,
     /// Rows that are not as they were written, in words.
     pub(crate) damage: Vec<String>,
 }
@@ -210,6 +214,10 @@ impl Catalogue {
                         None => _ = metadata.remove(&**metric)?,
                     }
                 }
+                if !change.tokens.is_empty() {
+                    let tokens = change.tokens.iter().map(|(id, row)| (*id, row.as_deref()));
+                    put(&mut writing.open_table(TOKENS)?, tokens)?;
+                }
                 let mut log = writing.open_table(LOG)?;
                 let first = counters.row - change.rows.len() as u64;
                 put(&mut log, (first..).zip(&change.rows).map(|(id, row)| (number(&id), Some(&row[..]))))?;
@@ -245,6 +253,7 @@ impl Catalogue {
                 writers: all(&reading, WRITERS, &mut damage)?,
                 segments: segments.map(|(key, row)| (number(key), row)).collect(),
                 metadata: metadata(&reading, &mut damage)?,
+                tokens: tokens(&reading, &mut damage)?,
                 damage,
             })
         })
@@ -329,6 +338,7 @@ pub(crate) fn salvage(path: &Path) -> (Contents, Vec<Vec<u8>>) {
         segments: segments.map(|(key, row)| (number(key), row)).collect(),
         metadata: guarded(|| metadata(reading, &mut damage)).unwrap_or_default(),
         damage: Vec::new(),
+        tokens: guarded(|| tokens(reading, &mut damage)).unwrap_or_default(),
     };
     let log = sound(reading, LOG, &mut damage).into_iter().map(|(_, row)| row).collect();
     (Contents { damage, ..contents }, log)
@@ -387,6 +397,15 @@ fn metadata(reading: &ReadTransaction, damage: &mut Vec<String>) -> Result<Vec<(
 }
 
 /// Every sound row of a table, in order.
+/// Access tokens. Catalogues in which none was ever made have no such table.
+fn tokens(reading: &ReadTransaction, damage: &mut Vec<String>) -> Result<Vec<([u8; 6], Vec<u8>)>> {
+    match reading.open_table(TOKENS) {
+        Ok(_) => all(reading, TOKENS, damage),
+        Err(redb::TableError::TableDoesNotExist(_)) => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn all<const N: usize>(
     reading: &ReadTransaction,
     table: Table<N>,

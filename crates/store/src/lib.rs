@@ -130,6 +130,11 @@ impl Store {
     pub fn runs(&self) -> Vec<Arc<RunRecord>> {
         self.0.inner.read_state().runs()
     }
+    /// A run that is deleted and can still be restored.
+    pub fn deleted_run(&self, id: RunId) -> Option<Arc<RunRecord>> {
+        self.0.inner.read_state().runs.get(&id).filter(|run| run.deleted_ns.is_some()).cloned()
+    }
+
 
     /// The series of a run that have points, by display name, then labels.
     pub fn run_series(&self, id: RunId) -> Vec<SeriesInfo> {
@@ -173,6 +178,21 @@ impl Store {
     pub fn cardinality(&self, limit: usize) -> Cardinality {
         self.0.inner.read_state().cardinality(limit)
     }
+    /// Every access token, by id.
+    pub fn tokens(&self) -> Vec<Arc<TokenRecord>> {
+        self.0.inner.read_state().tokens.values().cloned().collect()
+    }
+
+    /// Keeps tokens, in place of those with the same id; returns when that is durable.
+    pub fn put_tokens(&self, tokens: &[TokenRecord]) -> Result<(), AppendError> {
+        self.0.inner.put_tokens(tokens)
+    }
+
+    /// Forgets a token; returns when that is durable.
+    pub fn forget_token(&self, id: [u8; 6]) -> Result<(), AppendError> {
+        self.0.inner.forget_token(id)
+    }
+
 
     /// What was said about metrics, by name: of one, or of all.
     pub fn metadata(&self, metric: Option<&str>) -> Vec<Arc<MetricMetadata>> {

@@ -99,6 +99,7 @@ fn adopt(
         writers: contents.writers.into_iter().map(|(id, row)| (id, Some(row))).collect(),
         segments: contents.segments.into_iter().map(|(id, row)| (id, Some(row))).collect(),
         metadata: contents.metadata.into_iter().map(|(metric, row)| (metric, Some(row))).collect(),
+        tokens: contents.tokens.into_iter().map(|(id, row)| (id, Some(row))).collect(),
         rows: log,
         rows_before: None,
     };

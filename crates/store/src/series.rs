@@ -12,6 +12,7 @@ use crate::index::Index;
 use crate::metadata::MetricMetadata;
 use crate::record::{self, Sequences};
 use crate::segment::{Class, Opened, Segment};
+use crate::tokens::TokenRecord;
 
 /// What is known of a series without reading its points.
 #[derive(Debug, Clone)]
@@ -116,6 +117,8 @@ pub(crate) struct State {
     pub(crate) writers: HashMap<WriterId, Sequences>,
     /// By the metric's name.
     pub(crate) metadata: BTreeMap<Box<str>, Arc<MetricMetadata>>,
+    /// By id.
+    pub(crate) tokens: BTreeMap<[u8; 6], Arc<TokenRecord>>,
     /// How many series each project's runs have, and those of no run.
     pub(crate) populations: HashMap<Population, usize>,
     /// In order of age: where two have a point at one time, the later one's counts.

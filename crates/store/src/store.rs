@@ -23,6 +23,7 @@ use crate::record::{self, Sequences};
 use crate::segment::{Manifest, Segment};
 use crate::series::State;
 use crate::staging::{Staging, put_run};
+use crate::tokens::TokenRecord;
 use crate::{SeriesId, Status, head, log, rescue};
 
 /// Most places of damage that are remembered.
@@ -291,6 +292,26 @@ impl Inner {
         Ok(true)
     }
 
+    /// See [`crate::Store::put_tokens`].
+    pub(crate) fn put_tokens(&self, tokens: &[TokenRecord]) -> Result<(), AppendError> {
+        let mut writer = self.lock_writer();
+        self.make_ready(&mut writer)?;
+        let rows = tokens.iter().map(|token| (token.id, Some(token.encode()))).collect();
+        let (change, counters) = (Change { tokens: rows, ..Change::default() }, writer.counters);
+        self.commit(&mut writer, &change, counters, |state| {
+            state.tokens.extend(tokens.iter().map(|token| (token.id, Arc::new(token.clone()))));
+        })
+    }
+
+    /// See [`crate::Store::forget_token`].
+    pub(crate) fn forget_token(&self, id: [u8; 6]) -> Result<(), AppendError> {
+        let mut writer = self.lock_writer();
+        self.make_ready(&mut writer)?;
+        let (change, counters) =
+            (Change { tokens: vec![(id, None)], ..Change::default() }, writer.counters);
+        self.commit(&mut writer, &change, counters, |state| _ = state.tokens.remove(&id))
+    }
+
     /// Removes for good the runs that were deleted before `before_ns`.
     pub(crate) fn purge_deleted(&self, before_ns: i64) -> Result<usize, AppendError> {
         // Keeps a seal or a compaction from bringing back what goes.
@@ -457,6 +478,12 @@ fn load(
         match MetricMetadata::decode(metric, row) {
             Some(known) => _ = state.metadata.insert(metric.as_str().into(), Arc::new(known)),
             None => damage(format!("the catalogue's row of metric `{metric}` is damaged")),
+        }
+    }
+    for (id, row) in &contents.tokens {
+        match TokenRecord::decode(*id, row) {
+            Some(token) => _ = state.tokens.insert(*id, Arc::new(token)),
+            None => damage(format!("the catalogue's row of token {id:02x?} is damaged")),
         }
     }
     load_runs(&mut state, &contents, damage);

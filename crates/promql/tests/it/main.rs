@@ -11,5 +11,6 @@ mod laws;
 mod places;
 mod promtool;
 mod queries;
+mod restrict;
 mod rules;
 mod sources;

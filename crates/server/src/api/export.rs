@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::Params;
+use crate::access::Caller;
 use crate::app::{App, Shared, blocking, read};
 use crate::error::ApiError;
 use crate::points::{Pick, shown_labels};
@@ -45,6 +46,7 @@ enum Format {
 pub(crate) async fn export(
     State(app): State<App>,
     Path(id): Path<String>,
+    caller: Caller,
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let id = super::run_id(&id)?;
@@ -59,7 +61,7 @@ pub(crate) async fn export(
     };
     let metric = params.get("metric").map(str::to_owned);
     let (run, series) = read(&app, move |shared| {
-        let run = super::find_run(shared, id)?;
+        let run = super::find_run(shared, &caller, id)?;
         let all = shared.store.run_series(id);
         let series = match metric {
             None => all,

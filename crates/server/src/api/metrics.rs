@@ -9,9 +9,11 @@ use serde::Serialize;
 use store::SeriesInfo;
 use utoipa::ToSchema;
 
+use crate::access::Caller;
 use crate::app::{App, read};
 use crate::clock::to_ms;
 use crate::error::ApiError;
+use crate::own::is_statement;
 use crate::points::shown_labels;
 
 /// The series of a run.
@@ -77,12 +79,14 @@ impl Metric {
     responses((status = 200, body = MetricsAnswer), (status = 404, body = crate::error::ErrorBody)))]
 pub(crate) async fn list(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<MetricsAnswer>, ApiError> {
     let id = super::run_id(&id)?;
     read(&app, move |shared| {
-        super::find_run(shared, id)?;
-        let series = shared.store.run_series(id);
+        super::find_run(shared, &caller, id)?;
+        let mut series = shared.store.run_series(id);
+        series.retain(|one| !is_statement(one.labels.metric()));
         let metrics = series.iter().map(|one| Metric::of(one, &shared.config.catalog)).collect();
         Ok(Json(MetricsAnswer { metrics }))
     })

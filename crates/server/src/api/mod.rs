@@ -24,6 +24,7 @@ use tower_http::compression::CompressionLayer;
 use utoipa::OpenApi;
 
 use crate::app::{App, Shared};
+use crate::access::Caller;
 use crate::error::ApiError;
 use crate::guard;
 
@@ -177,9 +178,9 @@ pub(crate) fn run_id(text: &str) -> Result<RunId, ApiError> {
     })
 }
 
-/// Finds a run.
-pub(crate) fn find_run(shared: &Shared, id: RunId) -> Result<Arc<RunRecord>, ApiError> {
-    shared.store.run(id).ok_or_else(|| {
+/// Finds a run. One that the caller may not see is not there for it.
+pub(crate) fn find_run(shared: &Shared, caller: &Caller, id: RunId) -> Result<Arc<RunRecord>, ApiError> {
+    shared.store.run(id).filter(|run| caller.sees(&run.path)).ok_or_else(|| {
         ApiError::missing(format!("there is no run `{id}`")).hint("`GET /api/tg/v1/runs` lists all")
     })
 }

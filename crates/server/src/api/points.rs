@@ -12,6 +12,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{Params, json_number};
+use crate::access::Caller;
 use crate::app::{App, Shared, read};
 use crate::error::ApiError;
 use crate::grid::{Axis, Cells};
@@ -114,6 +115,7 @@ impl Columns {
     ))]
 pub(crate) async fn one(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
     uri: Uri,
 ) -> Result<Json<PointsAnswer>, ApiError> {
@@ -133,7 +135,7 @@ pub(crate) async fn one(
         .filter_map(|(name, value)| Some((name.strip_prefix("label.")?.to_owned(), value.to_owned())));
     let pick = Pick { metric: metric.to_owned(), labels: labels.collect() };
     read(&app, move |shared| {
-        let run = super::find_run(shared, id)?;
+        let run = super::find_run(shared, &caller, id)?;
         let all = shared.store.run_series(id);
         if !all.iter().any(|s| *s.display == *pick.metric || s.labels.metric() == pick.metric) {
             let names: BTreeSet<&str> = all.iter().map(|s| &*s.display).collect();
@@ -339,7 +341,7 @@ pub(crate) struct NonFinite {
         (status = 200, content_type = "application/octet-stream", body = ManyHead),
         (status = 400, body = crate::error::ErrorBody), (status = 413, body = crate::error::ErrorBody)
     ))]
-pub(crate) async fn many(State(app): State<App>, body: Bytes) -> Result<Response, ApiError> {
+pub(crate) async fn many(State(app): State<App>, caller: Caller, body: Bytes) -> Result<Response, ApiError> {
     let body: ManyBody = super::json_body(&body)?;
     let axis = axis(&body.axis)?;
     let range = range(axis, body.from, body.to)?;
@@ -359,7 +361,7 @@ pub(crate) async fn many(State(app): State<App>, body: Bytes) -> Result<Response
         }
     };
     read(&app, move |shared| {
-        let sheet = Sheet::gather(shared, &body, axis, range, smoothing)?;
+        let sheet = Sheet::gather((shared, &caller), &body, axis, range, smoothing)?;
         Ok(if as_json { sheet.json() } else { sheet.binary() })
     })
     .await
@@ -431,14 +433,14 @@ const COLUMNS: [&str; 5] = ["last", "min", "max", "first", "count"];
 
 impl Sheet {
     fn gather(
-        shared: &Shared,
+        (shared, caller): (&Shared, &Caller),
         body: &ManyBody,
         axis: Axis,
         range: (i64, i64),
         smoothing: Option<Smoothing>,
     ) -> Result<Self, ApiError> {
         let mut warnings = Vec::new();
-        let chosen = choose(shared, body, axis, range, &mut warnings)?;
+        let chosen = choose((shared, caller), body, axis, range, &mut warnings)?;
         let raw = raw(shared, &chosen, range, body.buckets)?;
         let keys =
             chosen.iter().filter_map(|c| c.reading.survey.keys).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
@@ -589,7 +591,7 @@ fn placed(
 
 /// The series that the queries ask for, each looked over.
 fn choose(
-    shared: &Shared,
+    (shared, caller): (&Shared, &Caller),
     body: &ManyBody,
     axis: Axis,
     range: (i64, i64),
@@ -602,7 +604,7 @@ fn choose(
     let mut listed: BTreeMap<model::RunId, Vec<store::SeriesInfo>> = BTreeMap::new();
     for (at, query) in body.queries.iter().enumerate() {
         let id = super::run_id(&query.run_id)?;
-        let Some(run) = shared.store.run(id) else {
+        let Some(run) = shared.store.run(id).filter(|run| caller.sees(&run.path)) else {
             warnings.push(format!("query {at}: there is no run `{id}`"));
             continue;
         };

@@ -11,6 +11,7 @@ use prost::Message;
 use tokio::sync::OwnedSemaphorePermit;
 use wire::push::{CONTENT_TYPE, DECOMPRESSED_BYTES_MAX, PushError, PushRequest};
 
+use crate::access::Caller;
 use crate::app::{App, blocking, turn};
 use crate::error::ApiError;
 use crate::ingest;
@@ -41,17 +42,23 @@ enum Packing {
     responses(
         (status = 200, content_type = "application/x-protobuf", body = Vec<u8>),
         (status = 400, body = crate::error::ErrorBody),
+        (status = 403, body = crate::error::ErrorBody, description = "the token is for other projects"),
         (status = 413, body = crate::error::ErrorBody),
         (status = 415, body = crate::error::ErrorBody),
         (status = 503, body = crate::error::ErrorBody, description = "disk full or busy; `Retry-After` says when to come again"),
     ))]
-pub(crate) async fn push(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
-    let taken = take(&app, request).await;
+pub(crate) async fn push(
+    State(app): State<App>,
+    caller: Caller,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let taken = take(&app, caller, request).await;
     if let Err(error) = &taken {
         let outcome = match error.status() {
             StatusCode::SERVICE_UNAVAILABLE => None,
             StatusCode::PAYLOAD_TOO_LARGE => Some("too_large"),
             StatusCode::UNSUPPORTED_MEDIA_TYPE => Some("unsupported"),
+            StatusCode::FORBIDDEN => Some("forbidden"),
             _ => Some("unusable"),
         };
         if let Some(outcome) = outcome {
@@ -61,7 +68,7 @@ pub(crate) async fn push(State(app): State<App>, request: Request) -> Result<Res
     taken
 }
 
-async fn take(app: &App, request: Request) -> Result<Response, ApiError> {
+async fn take(app: &App, caller: Caller, request: Request) -> Result<Response, ApiError> {
     let packing = packing(request.headers())?;
     check_declared(request.headers())?;
     let (body, bodies) = collect(app, request.into_body()).await?;
@@ -71,7 +78,9 @@ async fn take(app: &App, request: Request) -> Result<Response, ApiError> {
         let _turn = decoding;
         let request = decode(packing, &body).map_err(unusable)?;
         drop((body, bodies));
-        ingest::check(&shared, &request).map_err(unusable)
+        let checked = ingest::check(&shared, &request).map_err(unusable)?;
+        caller.check_path(checked.run())?;
+        Ok(checked)
     })
     .await?;
     let waiting = turn(&app.turns.waiting_kib, checked.bytes().div_ceil(1024)).await?;

@@ -12,6 +12,7 @@ use store::Batch;
 use utoipa::ToSchema;
 
 use super::runs::{Entry, RunRow};
+use crate::access::Caller;
 use crate::app::{App, Shared, blocking, read};
 use crate::clock::{now_ns, to_ms};
 use crate::error::ApiError;
@@ -135,11 +136,12 @@ fn attribute(value: &AttributeValue) -> serde_json::Value {
     responses((status = 200, body = RunAnswer), (status = 404, body = crate::error::ErrorBody)))]
 pub(crate) async fn show(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<RunAnswer>, ApiError> {
     let id = super::run_id(&id)?;
     read(&app, move |shared| {
-        let run = super::find_run(shared, id)?;
+        let run = super::find_run(shared, &caller, id)?;
         Ok(Json(answer(shared, run)))
     })
     .await
@@ -167,6 +169,7 @@ pub(crate) struct ChangeBody {
     ))]
 pub(crate) async fn change(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
     body: Bytes,
 ) -> Result<Json<RunAnswer>, ApiError> {
@@ -182,7 +185,7 @@ pub(crate) async fn change(
         return Err(ApiError::bad(format!("the description is over {DESCRIPTION_BYTES_MAX} bytes")));
     }
     blocking(move || {
-        let run = super::find_run(&app, id)?;
+        let run = super::find_run(&app, &caller, id)?;
         let add = body.add_tags.into_iter().map(TagChange::Add);
         let remove = body.remove_tags.into_iter().map(TagChange::Remove);
         let change = RunChange {
@@ -193,7 +196,7 @@ pub(crate) async fn change(
         };
         app.store.append(Batch { change: Some(change), ..Batch::default() })?;
         app.changed(id);
-        let run = super::find_run(&app, id)?;
+        let run = super::find_run(&app, &caller, id)?;
         Ok(Json(answer(&app, run)))
     })
     .await
@@ -216,14 +219,14 @@ pub(crate) struct Deleted {
     ))]
 pub(crate) async fn remove(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<Deleted>, ApiError> {
     let id = super::run_id(&id)?;
     blocking(move || {
         let now_ns = now_ns();
-        if !app.store.delete_run(id, now_ns)? {
-            super::find_run(&app, id)?;
-        }
+        super::find_run(&app, &caller, id)?;
+        app.store.delete_run(id, now_ns)?;
         app.changed(id);
         let undo_until_ms = to_ms(now_ns + UNDO_SECONDS * NANOS_PER_SECOND);
         Ok(Json(Deleted { deleted: true, undo_until_ms }))
@@ -240,13 +243,16 @@ pub(crate) async fn remove(
     ))]
 pub(crate) async fn restore(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<RunAnswer>, ApiError> {
     let id = super::run_id(&id)?;
     blocking(move || {
-        app.store.restore_run(id)?;
-        app.changed(id);
-        let run = super::find_run(&app, id)
+        if app.store.deleted_run(id).is_some_and(|run| caller.sees(&run.path)) {
+            app.store.restore_run(id)?;
+            app.changed(id);
+        }
+        let run = super::find_run(&app, &caller, id)
             .map_err(|error| error.hint(format!("a deleted run can be brought back for {UNDO_SECONDS} s")))?;
         Ok(Json(answer(&app, run)))
     })

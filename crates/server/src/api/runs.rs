@@ -13,6 +13,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Params;
+use crate::access::Caller;
 use crate::app::{App, Shared, read};
 use crate::board::Facts;
 use crate::clock::{now_ns, to_ms};
@@ -269,20 +270,24 @@ pub(crate) async fn filter_keys() -> Json<FilterKeys> {
         ("metric" = Option<String>, Query, description = "whose last value each row brings; else one like loss"),
     ),
     responses((status = 200, body = RunsAnswer), (status = 400, body = crate::error::ErrorBody)))]
-pub(crate) async fn list(State(app): State<App>, uri: Uri) -> Result<Json<RunsAnswer>, ApiError> {
+pub(crate) async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    uri: Uri,
+) -> Result<Json<RunsAnswer>, ApiError> {
     let params = Params::of(&uri)?;
     if params.get("filter").is_some_and(|filter| filter.len() > FILTER_BYTES_MAX) {
         return Err(ApiError::bad(format!("the filter is over {FILTER_BYTES_MAX} bytes")));
     }
-    read(&app, move |shared| page(shared, &params)).await
+    read(&app, move |shared| page(shared, &caller, &params)).await
 }
 
-fn page(shared: &Shared, params: &Params) -> Result<Json<RunsAnswer>, ApiError> {
+fn page(shared: &Shared, caller: &Caller, params: &Params) -> Result<Json<RunsAnswer>, ApiError> {
     let now_ns = now_ns();
     let limit = params.number("limit")?.unwrap_or(PAGE_ROWS).clamp(1, PAGE_ROWS_MAX);
     let states = params.get("state").map(states).transpose()?;
     let (mut filter, mut warnings) = Filter::parse(params.get("filter").unwrap_or_default(), to_ms(now_ns));
-    let runs = shared.store.runs();
+    let runs = caller.seen(shared.store.runs());
     let total = runs.len();
     let mut entries: Vec<Entry<'_>> = runs.into_iter().map(|run| Entry::new(shared, run, now_ns)).collect();
     warnings.extend(drop_unknown(&mut filter, &entries));

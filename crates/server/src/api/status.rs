@@ -5,8 +5,10 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::access::Caller;
 use crate::app::{App, blocking};
 use crate::error::ApiError;
+use crate::source::conditions;
 
 /// How the server is.
 #[derive(Debug, Serialize, ToSchema)]
@@ -19,42 +21,52 @@ pub(crate) struct Status {
     store: StoreStatus,
 }
 
-/// Sizes of the store.
+/// Sizes of the store. What concerns all projects is null for a caller that sees some only.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StoreStatus {
+    /// Runs that the caller sees.
     runs: u64,
+    /// Series that the caller sees.
     series: u64,
     /// Points in memory, not yet in a segment.
-    head_points: u64,
-    segments: u64,
-    disk_bytes: u64,
-    free_bytes: u64,
+    head_points: Option<u64>,
+    segments: Option<u64>,
+    disk_bytes: Option<u64>,
+    free_bytes: Option<u64>,
     reserve_bytes: u64,
-    commits_total: u64,
+    commits_total: Option<u64>,
     /// Places of damage found, in words, at most 100.
-    damage: Vec<String>,
+    damage: Option<Vec<String>>,
 }
 
 /// Version, store and disk.
 #[utoipa::path(get, operation_id = "status", path = "/api/tg/v1/status", responses((status = 200, body = Status)))]
-pub(crate) async fn status(State(app): State<App>) -> Result<Json<Status>, ApiError> {
+pub(crate) async fn status(State(app): State<App>, caller: Caller) -> Result<Json<Status>, ApiError> {
     blocking(move || {
         let store = app.store.status();
+        let everything = !caller.is_bounded();
+        let series = if everything {
+            store.series
+        } else {
+            let matchers = caller.matchers();
+            app.store.select(&conditions(&matchers), i64::MIN, i64::MAX).len() as u64
+        };
+        let whole = |number: u64| everything.then_some(number);
         Ok(Json(Status {
             version: env!("CARGO_PKG_VERSION"),
             uptime_seconds: app.metrics.uptime_seconds(),
             data_dir: app.config.data_dir.display().to_string(),
             readonly_reason: store.refusing,
             store: StoreStatus {
-                runs: app.store.runs().len() as u64,
-                series: store.series,
-                head_points: store.head_points,
-                segments: store.segments,
-                disk_bytes: store.disk_bytes,
-                free_bytes: store.free_bytes,
+                runs: caller.seen(app.store.runs()).len() as u64,
+                series,
+                head_points: whole(store.head_points),
+                segments: whole(store.segments),
+                disk_bytes: whole(store.disk_bytes),
+                free_bytes: whole(store.free_bytes),
                 reserve_bytes: app.config.reserve_bytes,
-                commits_total: store.commits_total,
-                damage: store.damage,
+                commits_total: whole(store.commits_total),
+                damage: everything.then_some(store.damage),
             },
         }))
     })

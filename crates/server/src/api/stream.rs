@@ -15,6 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use utoipa::ToSchema;
 
 use super::Params;
+use crate::access::Caller;
 use crate::app::{App, Shared, blocking, stopped};
 use crate::clock::{now_ms, now_ns, to_ms};
 use crate::error::ApiError;
@@ -32,6 +33,12 @@ const WAITING_MAX: usize = 256;
 struct Topics {
     runs: bool,
     each: Vec<RunId>,
+}
+
+/// What a stream is about, and who reads it.
+struct About {
+    topics: Topics,
+    caller: Caller,
 }
 
 /// Data of `event: runs`.
@@ -72,6 +79,7 @@ pub(crate) struct Ping {
     ))]
 pub(crate) async fn stream(
     State(app): State<App>,
+    caller: Caller,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Sse<ReceiverStream<Result<Event, Infallible>>>, ApiError> {
@@ -82,7 +90,7 @@ pub(crate) async fn stream(
     let (send, receive) = mpsc::channel(WAITING_MAX);
     tokio::spawn(async move {
         app.metrics.streams.fetch_add(1, Ordering::Relaxed);
-        feed(&app, &topics, seen, &send).await;
+        feed(&app, &About { topics, caller }, seen, &send).await;
         app.metrics.streams.fetch_sub(1, Ordering::Relaxed);
         drop(slot);
     });
@@ -111,7 +119,7 @@ fn topics(params: &Params) -> Result<Topics, ApiError> {
 type Sender = mpsc::Sender<Result<Event, Infallible>>;
 
 /// Sends events until the reader is gone, too slow, or the server stops.
-async fn feed(app: &App, topics: &Topics, seen: Option<u64>, send: &Sender) {
+async fn feed(app: &App, about: &About, seen: Option<u64>, send: &Sender) {
     let mut ticks = app.live.subscribe();
     let mut stopping = app.stopping.clone();
     let mut cursor = app.live.cursor();
@@ -119,7 +127,7 @@ async fn feed(app: &App, topics: &Topics, seen: Option<u64>, send: &Sender) {
     if let Some(seen) = seen {
         let (missed, latest) = app.live.since(seen);
         cursor = latest;
-        if !tell(app, topics, missed, latest, now_ms(), send).await {
+        if !tell(app, about, missed, (latest, now_ms()), send).await {
             return;
         }
     }
@@ -132,13 +140,13 @@ async fn feed(app: &App, topics: &Topics, seen: Option<u64>, send: &Sender) {
                 Ok(tick) if tick.cursor > cursor => {
                     cursor = tick.cursor;
                     let changed = Missed::Runs(tick.runs.iter().copied().collect());
-                    tell(app, topics, changed, cursor, tick.time_ms, send).await
+                    tell(app, about, changed, (cursor, tick.time_ms), send).await
                 }
                 Ok(_) => true,
                 Err(RecvError::Lagged(_)) => {
                     let (missed, latest) = app.live.since(cursor);
                     cursor = latest;
-                    tell(app, topics, missed, latest, now_ms(), send).await
+                    tell(app, about, missed, (latest, now_ms()), send).await
                 }
                 Err(RecvError::Closed) => return,
             },
@@ -150,19 +158,36 @@ async fn feed(app: &App, topics: &Topics, seen: Option<u64>, send: &Sender) {
 }
 
 /// Sends what changed of the topics; false when the reader is gone or too slow.
-async fn tell(app: &App, topics: &Topics, missed: Missed, cursor: u64, time_ms: i64, send: &Sender) -> bool {
-    let (shared, each, all) = (app.clone(), topics.each.clone(), topics.runs);
+async fn tell(
+    app: &App,
+    about: &About,
+    mut missed: Missed,
+    (cursor, time_ms): (u64, i64),
+    send: &Sender,
+) -> bool {
+    let (shared, each, all) = (app.clone(), about.topics.each.clone(), about.topics.runs);
+    let caller = about.caller.clone();
     let gathered = blocking(move || {
+        if let Missed::Runs(runs) = &mut missed
+            && caller.is_bounded()
+        {
+            runs.retain(|id| {
+                let run = shared.store.run(*id).or_else(|| shared.store.deleted_run(*id));
+                run.is_some_and(|run| caller.sees(&run.path))
+            });
+        }
         let changed = |id: &RunId| match &missed {
             Missed::Runs(runs) => runs.contains(id),
             Missed::TooLong => true,
         };
         let each: Vec<RunEvent> =
-            each.iter().filter(|id| changed(id)).map(|id| run_event(&shared, *id)).collect();
+            each.iter().filter(|id| changed(id)).map(|id| run_event(&shared, &caller, *id)).collect();
         let runs: Vec<String> = match &missed {
             _ if !all => Vec::new(),
             Missed::Runs(runs) => runs.iter().map(RunId::to_string).collect(),
-            Missed::TooLong => shared.store.runs().iter().map(|run| run.id().to_string()).collect(),
+            Missed::TooLong => {
+                caller.seen(shared.store.runs()).iter().map(|run| run.id().to_string()).collect()
+            }
         };
         Ok((each, runs))
     })
@@ -172,8 +197,8 @@ async fn tell(app: &App, topics: &Topics, missed: Missed, cursor: u64, time_ms: 
     told && (run_ids.is_empty() || put(send, "runs", cursor, &RunsEvent { run_ids, time_ms }))
 }
 
-fn run_event(shared: &Shared, id: RunId) -> RunEvent {
-    let run = shared.store.run(id);
+fn run_event(shared: &Shared, caller: &Caller, id: RunId) -> RunEvent {
+    let run = shared.store.run(id).filter(|run| caller.sees(&run.path));
     let facts = run.as_ref().map(|_| shared.board.facts(&shared.store, id)).unwrap_or_default();
     RunEvent {
         run_id: id.to_string(),

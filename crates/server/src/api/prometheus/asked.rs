@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::header;
 use promql::Matcher;
 
 use super::Failure;
+use crate::access::Caller;
 use crate::app::App;
 use crate::clock::days_since_epoch;
 use crate::duration;
@@ -16,14 +17,20 @@ use crate::query::{Wishes, parse_selector};
 /// Said where a list was cut.
 pub(super) const CUT: &str = "results truncated due to limit";
 
-/// Parameters of one question; those of a form come first.
+/// Parameters of one question, those of a form first, and who asks.
 #[derive(Debug)]
-pub(super) struct Asked(Vec<(String, String)>);
+pub(super) struct Asked {
+    parameters: Vec<(String, String)>,
+    caller: Caller,
+}
 
 impl FromRequest<App> for Asked {
     type Rejection = Failure;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
+        let (mut parts, body) = request.into_parts();
+        let caller = Caller::from_request_parts(&mut parts, app).await?;
+        let request = Request::from_parts(parts, body);
         let query = request.uri().query().unwrap_or_default().to_owned();
         let kind =
             request.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
@@ -35,7 +42,7 @@ impl FromRequest<App> for Asked {
             pairs.extend(read_form(&body));
         }
         pairs.extend(read_form(query.as_bytes()));
-        Ok(Self(pairs))
+        Ok(Self { parameters: pairs, caller })
     }
 }
 
@@ -44,9 +51,14 @@ fn read_form(bytes: &[u8]) -> impl Iterator<Item = (String, String)> {
 }
 
 impl Asked {
+    /// Who asks.
+    pub(super) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
     /// The first value of a name, empty when there is none.
     pub(super) fn get(&self, name: &str) -> &str {
-        self.0.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value)
+        self.parameters.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value)
     }
 
     /// A time that must be given, milliseconds since the epoch.
@@ -111,10 +123,11 @@ impl Asked {
         Ok(Wishes { time_max: if_given("timeout")?, lookback: if_given("lookback_delta")? })
     }
 
-    /// What `match[]` selects: one list of matchers for each selector. At least one when `needed`.
+    /// What `match[]` selects of what the caller sees: one list of matchers for each selector. At least
+    /// one when `needed`.
     pub(super) fn selectors(&self, needed: bool) -> Result<Vec<Vec<Matcher>>, Failure> {
-        let given: Vec<&str> =
-            self.0.iter().filter(|(name, _)| name == "match[]").map(|(_, value)| value.as_str()).collect();
+        let given = self.parameters.iter().filter(|(name, _)| name == "match[]");
+        let given: Vec<&str> = given.map(|(_, value)| value.as_str()).collect();
         if needed && given.is_empty() {
             return Err(Failure::bad("no match[] parameter provided"));
         }
@@ -123,7 +136,7 @@ impl Asked {
             let found = parse_selector(text).map_err(|error| Failure::parameter("match[]", error))?;
             selectors.extend(found);
         }
-        Ok(selectors)
+        Ok(self.caller.confine(selectors))
     }
 }
 

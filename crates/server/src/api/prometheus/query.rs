@@ -36,6 +36,7 @@ pub(super) async fn instant(State(app): State<App>, asked: Asked) -> Result<Resp
     let text = asked.get("query").to_owned();
     let body = ask(
         &app,
+        asked.caller(),
         wishes,
         move |source, options| parse(&text)?.instant(source, time_ms, options),
         move |answer, times| write(answer, times, shape),
@@ -61,6 +62,7 @@ pub(super) async fn range(State(app): State<App>, asked: Asked) -> Result<Respon
     let text = asked.get("query").to_owned();
     let body = ask(
         &app,
+        asked.caller(),
         wishes,
         move |source, options| parse(&text)?.range(source, (start_ms, end_ms, step_ms), options),
         move |answer, times| write(answer, times, shape),

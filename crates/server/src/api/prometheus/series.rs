@@ -87,15 +87,26 @@ fn find(shared: &Shared, selectors: &[Vec<Matcher>], (from_ns, to_ns): (i64, i64
     selectors.iter().flat_map(select).map(|found| found.labels).collect()
 }
 
+/// What the names of a family's series have behind the family's.
+const PARTS: [&str; 5] = ["", "_bucket", "_count", "_sum", "_total"];
+
 /// What is known of metrics.
 pub(super) async fn metadata(State(app): State<App>, asked: Asked) -> Result<Response, Failure> {
     let limit = asked.limit("limit")?;
     asked.limit("limit_per_metric")?;
     let wanted = asked.get("metric").to_owned();
-    let metric = wanted.clone();
-    let told =
-        read(&app, move |shared| Ok(shared.store.metadata((!metric.is_empty()).then_some(metric.as_str()))))
-            .await?;
+    let (metric, caller) = (wanted.clone(), asked.caller().clone());
+    let told = read(&app, move |shared| {
+        let mut told = shared.store.metadata((!metric.is_empty()).then_some(metric.as_str()));
+        if caller.is_bounded() {
+            let matchers = caller.matchers();
+            let seen = shared.store.label_values("__name__", &conditions(&matchers), i64::MIN, i64::MAX);
+            let is_seen = |name: String| seen.binary_search(&name).is_ok();
+            told.retain(|about| PARTS.iter().any(|part| is_seen(format!("{}{part}", about.metric))));
+        }
+        Ok(told)
+    })
+    .await?;
     let mut metrics = BTreeMap::new();
     for desc in &app.config.catalog {
         let entry = json!([{"type": desc.kind.name(), "help": desc.help, "unit": desc.unit.symbol()}]);

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use model::{NANOS_PER_MILLI, Sample};
 use wire::remote_write::{self, Item, Outcome, RemoteWriteError, Series, Version, Written};
 
+use crate::access::Caller;
 use crate::api::push::{check_declared, collect};
 use crate::api::shown;
 use crate::app::{App, blocking, turn};
@@ -17,8 +18,8 @@ const DOOR: &str = "remote_write";
 
 /// Takes samples in; the answer comes when they are durable. A part that can't be kept is a 400 that
 /// says so, the rest is kept; a request that can't be read changes nothing.
-pub(super) async fn write(State(app): State<App>, request: Request) -> Response {
-    match take(&app, request).await {
+pub(super) async fn write(State(app): State<App>, caller: Caller, request: Request) -> Response {
+    match take(&app, caller, request).await {
         Ok(outcome) => answer(&outcome),
         Err(error) => {
             let counted = match error.status() {
@@ -54,7 +55,7 @@ fn with_counts(mut response: Response, written: Written) -> Response {
     response
 }
 
-async fn take(app: &App, request: Request) -> Result<Outcome, ApiError> {
+async fn take(app: &App, caller: Caller, request: Request) -> Result<Outcome, ApiError> {
     let version = version(request.headers())?;
     check_declared(request.headers())?;
     let (body, bodies) = collect(app, request.into_body()).await?;
@@ -63,7 +64,7 @@ async fn take(app: &App, request: Request) -> Result<Outcome, ApiError> {
         let _turn = decoding;
         let plain = remote_write::decompress(&body).map_err(|error| unusable(&error))?;
         drop((body, bodies));
-        read(version, &plain).map_err(|error| unusable(&error))
+        read(version, &plain, &caller).map_err(|error| unusable(&error))
     })
     .await?;
     let waiting = turn(&app.turns.waiting_kib, intake.bytes().div_ceil(1_024)).await?;
@@ -97,8 +98,8 @@ fn unusable(error: &RemoteWriteError) -> ApiError {
 }
 
 /// Reads a whole request. Exemplars are accepted and not kept.
-fn read(version: Version, plain: &[u8]) -> Result<Intake, RemoteWriteError> {
-    let mut intake = Intake::new(DOOR);
+fn read(version: Version, plain: &[u8], caller: &Caller) -> Result<Intake, RemoteWriteError> {
+    let mut intake = Intake::within(DOOR, caller.bounds());
     remote_write::read(version, plain, |item| match item {
         Item::Series(series) => add(&mut intake, series),
         Item::Metadata(about) => intake.describe(about.metric, about.kind, about.help, about.unit),
