@@ -18,7 +18,7 @@ fn every_selector_gets_the_conditions() {
         ("1 + 2", "1 + 2".to_owned()),
         (
             r#"sum by (job) (rate({__name__=~".+",project="x"}[5m] offset 1m))"#,
-            format!(r#"sum by (job) (rate({{__name__=~".+",project="x",{added}}}[5m] offset 1m))"#),
+            format!(r#"sum by (job) (rate({{__name__=~".+",{added},project="x"}}[5m] offset 1m))"#),
         ),
         ("topk(scalar(a), b)", format!("topk(scalar(a{{{added}}}), b{{{added}}})")),
         (
@@ -57,7 +57,7 @@ fn nothing_of_others_is_in_the_answers() {
     for (text, want) in [
         ("sum(a)", 1.0),
         ("sum(a or b)", 1.0),
-        (r#"sum({project=~".*"})"#, 2.0),
+        (r#"sum({__name__=~".+",project=~".*"})"#, 2.0),
         (r#"count({__name__=~"a|b",project!=""})"#, 2.0),
         (r#"sum({__name__="a" or project="theirs"})"#, 1.0),
         ("sum(max_over_time(a[1h:1m]))", 1.0),
