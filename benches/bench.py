@@ -17,10 +17,13 @@ import sys
 import tempfile
 import time
 import urllib.request
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
+import engine
 import push
+from process import cpu_seconds, peak_mib
+from table import Row, show
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -31,29 +34,6 @@ OURS = ROOT / ".venv/bin/python"
 PEERS = ROOT / "target/bench-venv/bin/python"
 MILLION = 1_000_000
 RUNS = 10_000
-
-
-@dataclass
-class Row:
-    """One line of the table."""
-
-    what: str
-    ours: float
-    unit: str
-    against: str
-    peer: float | None
-    bar: float
-    """Largest allowed ours / peer, or the largest allowed value where there is no peer."""
-
-    @property
-    def ratio(self) -> float:
-        """Ours over the peer's, or over the bar where there is no peer."""
-        return self.ours / (self.peer if self.peer is not None else self.bar)
-
-    @property
-    def holds(self) -> bool:
-        """Whether the bar is met."""
-        return self.ratio <= (self.bar if self.peer is not None else 1)
 
 
 def result(*command: str | Path, env: dict[str, str] | None = None) -> dict:
@@ -160,20 +140,6 @@ def import_rows() -> list[Row]:
         for peer in ("metrana", "wandb", "trackio")
     ]
     return rows
-
-
-def cpu_seconds(pid: int) -> float:
-    """User and system CPU of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def peak_mib(pid: int) -> float:
-    """Largest resident size so far."""
-    line = next(
-        line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")
-    )
-    return int(line.split()[1]) / 1024
 
 
 def timed(call, times: int = 5) -> float:
@@ -344,18 +310,6 @@ def server_rows(folder: Path) -> list[Row]:
         demo.stop(server)
 
 
-def show(rows: list[Row]) -> None:
-    """Prints the table."""
-    print(f"{'what':<66} {'ours':>12} {'against':>18} {'theirs':>12} {'ratio':>8} {'bar':>8}")
-    for row in rows:
-        theirs = f"{row.peer:,.3g} {row.unit}" if row.peer is not None else f"{row.bar:,.3g} {row.unit}"
-        bar = f"{row.bar:.3g}" if row.peer is not None else "1"
-        verdict = "" if row.holds else "  SHORT"
-        ours = f"{row.ours:,.3g} {row.unit}"
-        figures = f"{ours:>12} {row.against:>18} {theirs:>12} {row.ratio:>8.3f} {bar:>8}"
-        print(f"{row.what:<66} {figures}{verdict}")
-
-
 def main() -> int:
     """Runs what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -364,6 +318,7 @@ def main() -> int:
         "sampler": sampler_rows,
         "import": import_rows,
         "server": None,
+        "engine": None,
     }
     parser.add_argument(
         "part",
@@ -372,14 +327,20 @@ def main() -> int:
         help=f"any of {', '.join(parts)} (default: all)",
     )
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    parser.add_argument("--hours", type=float, default=2, help="hours of data for `engine` (default: 2)")
     args = parser.parse_args()
     rows: list[Row] = []
+    right = True
     for part in args.part:
         print(f"measuring: {part}", file=sys.stderr)
         if part == "server":
             with tempfile.TemporaryDirectory(prefix="truegauge-bench-", dir=ROOT / "target") as folder:
                 (Path(folder) / "data").mkdir()
                 rows += server_rows(Path(folder))
+        elif part == "engine":
+            figures, equal = engine.run(engine.Load(hours=args.hours), 0.5)
+            rows += figures
+            right = right and equal
         else:
             rows += parts[part]()
     if args.json:
@@ -391,7 +352,7 @@ def main() -> int:
         )
     else:
         show(rows)
-    return 0 if all(row.holds for row in rows) else 1
+    return 0 if right and all(row.holds for row in rows) else 1
 
 
 if __name__ == "__main__":
