@@ -6,6 +6,7 @@
 //! inside and milliseconds at the face. The semantics are those of Prometheus 3: left-open windows,
 //! a lookback of 5 minutes, staleness markers, extrapolation, and names dropped at the end.
 
+mod advice;
 mod answer;
 mod error;
 mod eval;
@@ -26,6 +27,7 @@ mod syntax;
 mod template;
 mod vocabulary;
 
+pub use advice::{Advice, Fix};
 pub use answer::{Answer, Data, Run, Stats};
 pub use error::{QueryError, Span};
 pub use functions::{FunctionHelp, function_help, function_names};

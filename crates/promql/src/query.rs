@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::NANOS_PER_MILLI;
 
+use crate::advice::{Advice, advise};
 use crate::answer::{Answer, Data, Stats};
 use crate::error::QueryError;
 use crate::eval::{Evaluator, Grid, Value, finish};
@@ -103,6 +104,13 @@ impl Query {
             }
         }
         found
+    }
+
+    /// What the query probably gets wrong. `grows` says of a metric whether its values only grow;
+    /// nothing where that is not known.
+    pub fn advise(&self, grows: &(dyn Fn(&str) -> Option<bool> + Sync)) -> Vec<Advice> {
+        let Some(root) = &self.root else { return Vec::new() };
+        syntax::with_stack(self.depth, || advise(&self.text, root, grows)).unwrap_or_default()
     }
 
     /// Evaluates at `time_ms`, milliseconds since the Unix epoch.

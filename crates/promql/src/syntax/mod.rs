@@ -1,11 +1,13 @@
 //! From text to plan: positions and refusals first, then `promql-parser`, then our own tree.
 
+mod edits;
 mod lower;
 mod outline;
 mod place;
 mod tokens;
 mod unfinished;
 
+pub(crate) use edits::{grouping_at, modifiers_at};
 pub use place::{Place, ValueForm, Wants, takes_counters};
 pub use unfinished::place_at;
 

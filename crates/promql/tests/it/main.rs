@@ -5,6 +5,7 @@
 #[path = "../runner/mod.rs"]
 mod runner;
 
+mod advice;
 mod cases;
 mod hostile;
 mod laws;
