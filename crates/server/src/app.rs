@@ -11,6 +11,7 @@ use crate::board::Board;
 use crate::config::Config;
 use crate::error::ApiError;
 use crate::live::Live;
+use crate::known::Known;
 use crate::metrics::Metrics;
 use crate::ruling::Ruler;
 
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) stopping: watch::Receiver<bool>,
     /// Bounded resources.
     pub(crate) turns: Turns,
+    /// Series that were sent here before.
+    pub(crate) known: Known,
     /// What scrapes, if anything does.
     pub(crate) scraper: Mutex<Option<Scraper>>,
     /// What evaluates rules, if there are any.

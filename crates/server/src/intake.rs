@@ -7,7 +7,7 @@ use model::{
     LABELS_PER_SERIES_MAX, Labels, MetricKind, NAME_BYTES_MAX, REFUSED_LABELS, RESERVED_LABELS, Sample,
     SeriesIdentity,
 };
-use store::{AppendError, Batch, Bounds, Collision, MetricMetadata, SeriesBatch};
+use store::{AppendError, Batch, Bounds, Collision, MetricMetadata, SeriesBatch, SeriesId};
 
 use crate::app::Shared;
 use crate::ingest::{outcome, shorten};
@@ -59,6 +59,26 @@ impl Intake {
     pub(crate) fn within(door: &'static str, bounds: &Bounds) -> Self {
         let stamp = bounds.iter().map(|(label, name)| (label, name.to_owned())).collect();
         Self { stamp, ..Self::new(door) }
+    }
+
+    /// Adds samples of a series by its number.
+    pub(crate) fn points(&mut self, series: SeriesId, samples: impl ExactSizeIterator<Item = Sample>) {
+        self.points += samples.len() as u64;
+        self.bytes += samples.len() * size_of::<(SeriesId, Sample)>();
+        self.batch.points.extend(samples.map(|sample| (series, sample)));
+    }
+
+    /// Adds samples of a series; its name is the label `__name__`. Returns its number if it has one.
+    pub(crate) fn series_of<'l>(
+        &mut self,
+        shared: &Shared,
+        labels: impl Iterator<Item = (&'l str, &'l str)>,
+        samples: Vec<Sample>,
+    ) -> Option<SeriesId> {
+        let at = self.batch.series.len();
+        self.series(labels, samples);
+        let known = self.batch.series.get(at).map(|series| &series.identity);
+        known.and_then(|identity| shared.store.series_number(identity))
     }
 
     /// Adds samples of a series; its name is the label `__name__`.
@@ -113,6 +133,12 @@ impl Intake {
         let receipt = shared.store.append(batch).inspect_err(|error| {
             shared.metrics.requests.add(&[door, outcome(error)], 1);
         })?;
+        if !receipt.gone.is_empty() {
+            // What was kept is kept; the series that went are named again with the next try.
+            shared.known.forget();
+            let reason = format!("{} series were removed meanwhile: send it again", receipt.gone.len());
+            return Err(AppendError::Failed { reason });
+        }
         let mut lost = 0;
         for (reason, count, example) in receipt.refused {
             lost += count;

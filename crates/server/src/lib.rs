@@ -24,6 +24,7 @@ mod grid;
 mod guard;
 mod ingest;
 mod intake;
+mod known;
 mod linger;
 mod live;
 mod m4;
@@ -165,6 +166,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         live: live::Live::new(clock::now_ms()),
         stopping: stopping.clone(),
         turns: app::Turns::new(&config),
+        known: known::Known::default(),
         scraper: std::sync::Mutex::default(),
         ruler: std::sync::Mutex::default(),
         config: Config { listen: addr, ..config },

@@ -164,8 +164,13 @@ pub struct Metadata<'a> {
 /// A series of a request. The row is reused: copy what is to be kept.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Series<'a> {
-    /// Labels in order of name, `__name__` among them, unique, none empty.
+    /// Labels in order of name, `__name__` among them, unique, none empty; none where `known` is set.
     pub labels: Vec<(&'a str, &'a str)>,
+    /// The bytes that the labels were read from: equal bytes are equal labels. Empty in 2.0 and where
+    /// labels do not come first.
+    pub label_bytes: &'a [u8],
+    /// The number that the reader of [`read_known`] gave for those bytes.
+    pub known: Option<u64>,
     /// Samples in the sender's order.
     pub samples: Vec<Point>,
     /// Exemplars in the sender's order.
@@ -281,13 +286,24 @@ pub fn decompress(body: &[u8]) -> Result<Vec<u8>, RemoteWriteError> {
 pub fn read<'a>(
     version: Version,
     plain: &'a [u8],
+    sink: impl FnMut(Item<'_, 'a>),
+) -> Result<(), RemoteWriteError> {
+    read_known(version, plain, |_| None, sink)
+}
+
+/// As [`read`], for who has seen most series before: `known` is shown the bytes of a series' labels,
+/// and where it has a number for them they are not read again.
+pub fn read_known<'a>(
+    version: Version,
+    plain: &'a [u8],
+    mut known: impl FnMut(&'a [u8]) -> Option<u64>,
     mut sink: impl FnMut(Item<'_, 'a>),
 ) -> Result<(), RemoteWriteError> {
     if plain.len() > DECOMPRESSED_BYTES_MAX {
         return Err(RemoteWriteError::TooMuch { what: "bytes unpacked", limit: DECOMPRESSED_BYTES_MAX });
     }
     match version {
-        Version::V1 => read_1(plain, &mut sink),
+        Version::V1 => read_1(plain, &mut known, &mut sink),
         Version::V2 => read_2(plain, &mut sink),
     }
 }
@@ -404,6 +420,7 @@ fn push_label<'a>(
 impl Series<'_> {
     fn clear(&mut self) {
         self.labels.clear();
+        (self.label_bytes, self.known) = (&[], None);
         self.samples.clear();
         self.exemplars.clear();
         (self.histograms, self.metadata, self.created_ms) = (0, None, None);
@@ -452,6 +469,17 @@ fn tidy(labels: &mut Vec<(&str, &str)>) -> Result<(), SeriesFault> {
 
 /// Value in field 1 or 2, time in the other or in field 3: the numbers differ by message.
 fn point(message: &[u8], value_field: u64, time_field: u64) -> Result<Point, RemoteWriteError> {
+    // As every sender writes it.
+    if let [VALUE_KEY, v0, v1, v2, v3, v4, v5, v6, v7, TIME_KEY, time @ ..] = message
+        && (value_field, time_field) == (1, 2)
+    {
+        let mut rest = time;
+        let time_ms = varint(&mut rest)?.cast_signed();
+        if rest.is_empty() {
+            let value = f64::from_le_bytes([*v0, *v1, *v2, *v3, *v4, *v5, *v6, *v7]);
+            return Ok(Point { time_ms, value });
+        }
+    }
     let mut point = Point { time_ms: 0, value: 0.0 };
     fields(message, |number, field| {
         if number == value_field {
@@ -466,7 +494,18 @@ fn point(message: &[u8], value_field: u64, time_field: u64) -> Result<Point, Rem
 
 // ---- 1.0
 
-fn read_1<'a>(plain: &'a [u8], sink: &mut impl FnMut(Item<'_, 'a>)) -> Result<(), RemoteWriteError> {
+/// Key of field 1, eight bytes.
+const VALUE_KEY: u8 = 1 << 3 | 1;
+/// Key of field 2, a number.
+const TIME_KEY: u8 = 2 << 3;
+/// Key of field 1, bytes.
+const LABEL_KEY: u8 = 1 << 3 | 2;
+
+fn read_1<'a>(
+    plain: &'a [u8],
+    known: &mut impl FnMut(&'a [u8]) -> Option<u64>,
+    sink: &mut impl FnMut(Item<'_, 'a>),
+) -> Result<(), RemoteWriteError> {
     let mut budget = Budget::new();
     let mut row = Series::default();
     fields(plain, |number, field| {
@@ -474,8 +513,10 @@ fn read_1<'a>(plain: &'a [u8], sink: &mut impl FnMut(Item<'_, 'a>)) -> Result<()
             1 => {
                 let at = budget.series()?;
                 row.clear();
-                series_1(field.bytes()?, &mut row, &mut budget)?;
-                row.check(at)?;
+                series_1(field.bytes()?, &mut row, &mut budget, known)?;
+                if row.known.is_none() {
+                    row.check(at)?;
+                }
                 sink(Item::Series(&row));
             }
             3 => {
@@ -492,10 +533,24 @@ fn series_1<'a>(
     message: &'a [u8],
     row: &mut Series<'a>,
     budget: &mut Budget,
+    known: &mut impl FnMut(&'a [u8]) -> Option<u64>,
 ) -> Result<(), RemoteWriteError> {
-    fields(message, |number, field| {
+    let (labels, rest) = message.split_at(leading_labels(message)?);
+    row.label_bytes = labels;
+    row.known = if labels.is_empty() { None } else { known(labels) };
+    if row.known.is_none() {
+        labels_1(labels, row)?;
+    }
+    fields(rest, |number, field| {
         match number {
-            1 => push_label(&mut row.labels, label_1(field.bytes()?)?)?,
+            1 => {
+                // More labels behind something else: the first ones say too little.
+                if row.known.take().is_some() {
+                    labels_1(labels, row)?;
+                }
+                row.label_bytes = &[];
+                push_label(&mut row.labels, label_1(field.bytes()?)?)?;
+            }
             2 => {
                 budget.sample()?;
                 row.samples.push(point(field.bytes()?, 1, 2)?);
@@ -519,6 +574,21 @@ fn series_1<'a>(
         }
         Ok(())
     })
+}
+
+/// How many bytes of a series its labels take, as far as they come first.
+fn leading_labels(message: &[u8]) -> Result<usize, RemoteWriteError> {
+    let mut rest = message;
+    while let [LABEL_KEY, after @ ..] = rest {
+        let mut after = after;
+        let length = usize::try_from(varint(&mut after)?).unwrap_or(usize::MAX);
+        rest = after.get(length..).ok_or(CUT)?;
+    }
+    Ok(message.len() - rest.len())
+}
+
+fn labels_1<'a>(bytes: &'a [u8], row: &mut Series<'a>) -> Result<(), RemoteWriteError> {
+    fields(bytes, |_, field| push_label(&mut row.labels, label_1(field.bytes()?)?))
 }
 
 fn label_1(message: &[u8]) -> Result<(&str, &str), RemoteWriteError> {

@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use model::MetricKind;
 use prost::Message;
 use serde_json::{Value, json};
-use model::MetricKind;
 use wire::remote_write::{CONTENT_TYPE, Metadata, PROTO_2, Point, RequestWriter};
 
 use crate::process::{Answer, Server, eventually, id, request, run, series};
@@ -76,6 +76,32 @@ fn remote_written_samples_are_answered_and_sending_them_again_changes_nothing() 
     assert_eq!(write(&server, &body(&[(up, &[1.0, 7.0, 3.0, stale])])).status, 204);
     assert_eq!(vector(&server, "c_total", 3), []);
     assert_eq!(server.get("/api/tg/v1/runs")["total"], 0);
+}
+
+#[test]
+fn a_series_that_is_sent_again_and_again_stays_one_whatever_its_samples_do() {
+    let server = Server::start(&[]);
+    let labels: &[(&str, &str)] = &[("__name__", "power"), ("job", "a")];
+    let send = |points: &[(i64, f64)]| {
+        let mut writer = RequestWriter::new();
+        let points: Vec<Point> =
+            points.iter().map(|(s, value)| Point { time_ms: T0_MS + s * 1_000, value: *value }).collect();
+        writer.series(labels.iter().copied(), &points);
+        let answer = write(&server, &writer.finish().unwrap());
+        assert_eq!(answer.status, 204);
+        let count = format!("x-prometheus-remote-write-samples-written: {}", points.len());
+        assert!(answer.head.contains(&count), "{}", answer.head);
+    };
+    // By name, by name with its number learnt, then by what was learnt.
+    send(&[(0, 1.0)]);
+    send(&[(10, 2.0)]);
+    send(&[(20, 3.0)]);
+    // Twice the same, one before all others, one in between, another value, all in one and unsorted.
+    send(&[(20, 3.0), (-5, 0.5), (15, 2.5), (10, 2.25), (30, 4.0), (30, 4.5)]);
+    send(&[(40, 5.0)]);
+    assert_eq!(value(&server, "count(power)", 40), "1");
+    assert_eq!(value(&server, "count_over_time(power[2m])", 60), "7");
+    assert_eq!(value(&server, "sum_over_time(power[2m])", 60), "18.75");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use prost::Message;
 use wire::remote_write::{
     Item, LABELS_MAX, Metadata, Outcome, Point, RemoteWriteError, RequestWriter, SERIES_MAX, Series, Version,
-    Written, decompress, read, version,
+    Written, decompress, read, read_known, version,
 };
 
 #[derive(Clone, PartialEq, Message)]
@@ -228,9 +228,60 @@ fn version_1_carries_exemplars_and_metadata() {
             point: Point { time_ms: 9, value: 3.0 },
         }],
         histograms: 1,
+        label_bytes: rows[0].label_bytes,
         ..Series::default()
     };
     assert_eq!(rows, [want]);
+}
+
+/// Reads with a memory of one series' label bytes: number, labels and values of every series.
+fn recalled(plain: &[u8], bytes: &[u8]) -> Vec<(Option<u64>, Vec<String>, Vec<f64>)> {
+    let mut rows = Vec::new();
+    let known = |labels: &[u8]| (labels == bytes).then_some(7);
+    read_known(Version::V1, plain, known, |item| {
+        if let Item::Series(row) = item {
+            let labels = row.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            rows.push((row.known, labels, row.samples.iter().map(|point| point.value).collect()));
+        }
+    })
+    .unwrap();
+    rows
+}
+
+#[test]
+fn labels_that_are_known_are_not_read_again() {
+    let sample = |value| Sample { value, timestamp: 5 };
+    let one = |pairs, value| TimeSeries {
+        labels: labels(pairs),
+        samples: vec![sample(value)],
+        ..TimeSeries::default()
+    };
+    let plain = request(vec![one(&[("__name__", "a"), ("x", "1")], 1.0), one(&[("__name__", "a")], 2.0)]);
+    let mut bytes = Vec::new();
+    read(Version::V1, &plain, |item| {
+        if let Item::Series(row) = item {
+            bytes.push(row.label_bytes);
+        }
+    })
+    .unwrap();
+    let text = |text: &str| text.to_owned();
+    assert_eq!(
+        recalled(&plain, bytes[0]),
+        [(Some(7), vec![], vec![1.0]), (None, vec![text("__name__=a")], vec![2.0])]
+    );
+    assert_eq!(recalled(&plain, bytes[1])[1], (Some(7), vec![], vec![2.0]));
+
+    // One label comes behind the sample: the first ones are not the series.
+    let late = [one(&[("__name__", "a")], 3.0).encode_to_vec(), one(&[("x", "1")], 4.0).encode_to_vec()];
+    let mut plain = vec![0x0a, (late[0].len() + late[1].len()) as u8];
+    plain.extend(late.concat());
+    assert_eq!(recalled(&plain, bytes[1]), [(None, vec![text("__name__=a"), text("x=1")], vec![3.0, 4.0])]);
+    read(Version::V1, &plain, |item| {
+        if let Item::Series(row) = item {
+            assert_eq!(row.label_bytes, b"");
+        }
+    })
+    .unwrap();
 }
 
 #[test]
@@ -295,6 +346,7 @@ fn version_2_resolves_its_symbols() {
         histograms: 0,
         metadata: Some(Metadata { metric: "a_total", kind: MetricKind::Gauge, help: "help", unit: "unit" }),
         created_ms: Some(5),
+        ..Series::default()
     };
     assert_eq!(rows, [want]);
 }

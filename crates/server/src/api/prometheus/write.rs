@@ -1,15 +1,18 @@
 //! Remote write: versions 1.0 and 2.0.
 
+use std::cell::RefCell;
+
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use model::{NANOS_PER_MILLI, Sample};
+use store::SeriesId;
 use wire::remote_write::{self, Item, Outcome, RemoteWriteError, Series, Version, Written};
 
 use crate::access::Caller;
 use crate::api::push::{check_declared, collect};
 use crate::api::shown;
-use crate::app::{App, blocking, turn};
+use crate::app::{App, Shared, blocking, turn};
 use crate::error::ApiError;
 use crate::intake::{Intake, Taken};
 
@@ -60,11 +63,12 @@ async fn take(app: &App, caller: Caller, request: Request) -> Result<Outcome, Ap
     check_declared(request.headers())?;
     let (body, bodies) = collect(app, request.into_body()).await?;
     let decoding = turn(&app.turns.decoding, 1).await?;
+    let shared = app.clone();
     let intake = blocking(move || {
         let _turn = decoding;
         let plain = remote_write::decompress(&body).map_err(|error| unusable(&error))?;
         drop((body, bodies));
-        read(version, &plain, &caller).map_err(|error| unusable(&error))
+        read(&shared, version, &plain, &caller).map_err(|error| unusable(&error))
     })
     .await?;
     let waiting = turn(&app.turns.waiting_kib, intake.bytes().div_ceil(1_024)).await?;
@@ -98,16 +102,62 @@ fn unusable(error: &RemoteWriteError) -> ApiError {
 }
 
 /// Reads a whole request. Exemplars are accepted and not kept.
-fn read(version: Version, plain: &[u8], caller: &Caller) -> Result<Intake, RemoteWriteError> {
+fn read(
+    shared: &Shared,
+    version: Version,
+    plain: &[u8],
+    caller: &Caller,
+) -> Result<Intake, RemoteWriteError> {
     let mut intake = Intake::within(DOOR, caller.bounds());
-    remote_write::read(version, plain, |item| match item {
-        Item::Series(series) => add(&mut intake, series),
+    let prefix = prefix(caller);
+    let mut key: Vec<u8> = Vec::new();
+    let mut fresh: Vec<(Box<[u8]>, SeriesId)> = Vec::new();
+    let aged = RefCell::new(Vec::new());
+    let known = shared.known.read();
+    let number = |labels: &[u8]| {
+        let found = if prefix.is_empty() {
+            known.number(labels)
+        } else {
+            key.clear();
+            key.extend_from_slice(&prefix);
+            key.extend_from_slice(labels);
+            known.number(&key)
+        };
+        let (number, is_old) = found?;
+        if is_old {
+            aged.borrow_mut().push(([&prefix, labels].concat().into(), number));
+        }
+        Some(number)
+    };
+    remote_write::read_known(version, plain, number, |item| match item {
+        Item::Series(series) => {
+            let number = add(shared, &mut intake, series);
+            if let Some(number) = number.filter(|_| !series.label_bytes.is_empty()) {
+                fresh.push(([&prefix, series.label_bytes].concat().into(), number));
+            }
+        }
         Item::Metadata(about) => intake.describe(about.metric, about.kind, about.help, about.unit),
     })?;
+    drop(known);
+    fresh.append(&mut aged.into_inner());
+    shared.known.learn(fresh);
     Ok(intake)
 }
 
-fn add(intake: &mut Intake, series: &Series<'_>) {
+/// What the labels of a sender are remembered under: the same labels of another are another series
+/// when what that one may write to differs.
+fn prefix(caller: &Caller) -> Vec<u8> {
+    let mut prefix = Vec::new();
+    for (label, name) in caller.bounds().iter() {
+        prefix.extend_from_slice(label.as_bytes());
+        prefix.extend_from_slice(&(name.len() as u64).to_le_bytes());
+        prefix.extend_from_slice(name.as_bytes());
+    }
+    prefix
+}
+
+/// Adds a series; returns its number where it was not known and could be.
+fn add(shared: &Shared, intake: &mut Intake, series: &Series<'_>) -> Option<SeriesId> {
     if series.histograms > 0 {
         intake.refuse("native_histogram", series.histograms, || {
             let name =
@@ -123,5 +173,10 @@ fn add(intake: &mut Intake, series: &Series<'_>) {
         value: point.value,
         step: None,
     };
-    intake.series(series.labels.iter().copied(), series.samples.iter().map(sample).collect());
+    let samples = series.samples.iter().map(sample);
+    if let Some(number) = series.known {
+        intake.points(number, samples);
+        return None;
+    }
+    intake.series_of(shared, series.labels.iter().copied(), samples.collect())
 }
