@@ -18,7 +18,12 @@ pub struct Options {
     pub seal_age_ns: i64,
     /// How long series that belong to no run are kept, nanoseconds.
     pub fleet_retention_ns: i64,
-    /// Bytes of segments of series that belong to no run beyond which the oldest go early.
+    /// How long roll-ups of a minute of those series are kept, nanoseconds; 0 makes none.
+    pub minute_retention_ns: i64,
+    /// How long roll-ups of 15 minutes of those series are kept, nanoseconds; 0 makes none.
+    pub quarter_retention_ns: i64,
+    /// Bytes of segments of series that belong to no run, roll-ups left out, beyond which the oldest
+    /// days go early.
     pub fleet_bytes_max: u64,
     /// Batches that may wait for the disk.
     pub waiting_batches_max: usize,
@@ -39,6 +44,8 @@ impl Default for Options {
             seal_points: 1 << 19,
             seal_age_ns: 2 * 3_600 * model::NANOS_PER_SECOND,
             fleet_retention_ns: 30 * 86_400 * model::NANOS_PER_SECOND,
+            minute_retention_ns: 90 * 86_400 * model::NANOS_PER_SECOND,
+            quarter_retention_ns: 365 * 86_400 * model::NANOS_PER_SECOND,
             fleet_bytes_max: u64::MAX,
             waiting_batches_max: 4_096,
             waiting_bytes_max: 128 << 20,

@@ -55,6 +55,8 @@ pub(crate) struct Change {
     pub(crate) rows: Vec<Vec<u8>>,
     /// Every log row before this number goes.
     pub(crate) rows_before: Option<u64>,
+    /// From when on points of series of no run are complete.
+    pub(crate) raw_from_ns: Option<i64>,
 }
 
 impl Change {
@@ -69,8 +71,12 @@ impl Change {
             && self.tokens.is_empty()
             && self.rows.is_empty()
             && self.rows_before.is_none()
+            && self.raw_from_ns.is_none()
     }
 }
+
+/// The counter that holds [`Change::raw_from_ns`]; catalogues from which nothing went lack it.
+const RAW_FROM: &str = "raw_from";
 
 /// Everything but the log.
 #[derive(Debug, Default)]
@@ -83,6 +89,8 @@ pub(crate) struct Contents {
     pub(crate) segments: Vec<(u64, Vec<u8>)>,
     pub(crate) metadata: Vec<(String, Vec<u8>)>,
     pub(crate) tokens: Vec<([u8; 6], Vec<u8>)>,
+    /// See [`Change::raw_from_ns`].
+    pub(crate) raw_from_ns: Option<i64>,
     /// Rows that are not as they were written, in words.
     pub(crate) damage: Vec<String>,
 }
@@ -195,6 +203,9 @@ impl Catalogue {
                 for (name, value) in all {
                     meta.insert(name, value)?;
                 }
+                if let Some(raw_from_ns) = change.raw_from_ns {
+                    meta.insert(RAW_FROM, raw_from_ns as u64)?;
+                }
                 meta.insert("format", FORMAT)?;
                 let number = |id: &u64| id.to_be_bytes();
                 let series = change.series.iter().map(|(id, row)| (number(id), row.as_deref()));
@@ -238,6 +249,7 @@ impl Catalogue {
     /// Reads everything but the log. Damaged rows are left out and said.
     pub(crate) fn contents(&self) -> Result<Contents> {
         let counters = self.counters()?;
+        let raw_from_ns = self.counter(RAW_FROM)?.map(|raw_from_ns| raw_from_ns as i64);
         guarded(|| {
             let reading = self.0.begin_read()?;
             let mut damage = Vec::new();
@@ -254,6 +266,7 @@ impl Catalogue {
                 segments: segments.map(|(key, row)| (number(key), row)).collect(),
                 metadata: metadata(&reading, &mut damage)?,
                 tokens: tokens(&reading, &mut damage)?,
+                raw_from_ns,
                 damage,
             })
         })
@@ -287,6 +300,7 @@ pub(crate) fn write_copy(snapshot: &Snapshot, path: &Path) -> Result<()> {
         copy(reading, &writing, SESSIONS)?;
         copy(reading, &writing, WRITERS)?;
         copy(reading, &writing, METADATA)?;
+        copy(reading, &writing, TOKENS)?;
         writing.commit()?;
         Ok(())
     })
@@ -337,8 +351,9 @@ pub(crate) fn salvage(path: &Path) -> (Contents, Vec<Vec<u8>>) {
         writers: sound(reading, WRITERS, &mut damage),
         segments: segments.map(|(key, row)| (number(key), row)).collect(),
         metadata: guarded(|| metadata(reading, &mut damage)).unwrap_or_default(),
-        damage: Vec::new(),
         tokens: guarded(|| tokens(reading, &mut damage)).unwrap_or_default(),
+        raw_from_ns: None,
+        damage: Vec::new(),
     };
     let log = sound(reading, LOG, &mut damage).into_iter().map(|(_, row)| row).collect();
     (Contents { damage, ..contents }, log)
@@ -396,7 +411,6 @@ fn metadata(reading: &ReadTransaction, damage: &mut Vec<String>) -> Result<Vec<(
     Ok(rows)
 }
 
-/// Every sound row of a table, in order.
 /// Access tokens. Catalogues in which none was ever made have no such table.
 fn tokens(reading: &ReadTransaction, damage: &mut Vec<String>) -> Result<Vec<([u8; 6], Vec<u8>)>> {
     match reading.open_table(TOKENS) {
@@ -406,6 +420,7 @@ fn tokens(reading: &ReadTransaction, damage: &mut Vec<String>) -> Result<Vec<([u
     }
 }
 
+/// Every sound row of a table, in order.
 fn all<const N: usize>(
     reading: &ReadTransaction,
     table: Table<N>,

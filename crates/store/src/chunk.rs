@@ -20,6 +20,8 @@ const CODEC_PLAIN: u8 = 0;
 const CODEC_PCO: u8 = 1;
 /// Points with one float each. Other numbers are free, for native histograms among others.
 const TYPE_FLOAT: u8 = 1;
+/// Roll-ups, see `rollup_chunk`.
+pub(crate) const TYPE_ROLLUP: u8 = 2;
 const STEPS_NONE: u8 = 0;
 const STEPS_ALL: u8 = 1;
 const STEPS_SOME: u8 = 2;
@@ -172,7 +174,7 @@ pub(crate) fn settle(samples: &mut Vec<Sample>) {
 /// The columns of `samples`: 1 to [`CHUNK_POINTS_MAX`] points in order of time.
 pub(crate) fn encode(samples: &[Sample]) -> Vec<u8> {
     debug_assert!(!samples.is_empty() && samples.len() <= CHUNK_POINTS_MAX, "{} points", samples.len());
-    let exponent = time_exponent(samples);
+    let exponent = time_exponent(samples.iter().map(|s| s.time_ns));
     let unit = 10_i64.pow(u32::from(exponent));
     let times: Vec<i64> = samples.iter().map(|s| s.time_ns / unit).collect();
     let values: Vec<f64> = samples.iter().map(|s| s.value).collect();
@@ -263,10 +265,10 @@ pub(crate) fn decode_columns(bytes: &[u8], times_ns: &mut Vec<i64>, values: &mut
 }
 
 /// The largest of 0, 3, 6 and 9 whose power of ten divides every time.
-fn time_exponent(samples: &[Sample]) -> u8 {
+pub(crate) fn time_exponent(times_ns: impl Iterator<Item = i64>) -> u8 {
     let mut exponent = 9_u8;
-    for sample in samples {
-        while exponent > 0 && sample.time_ns % 10_i64.pow(u32::from(exponent)) != 0 {
+    for time_ns in times_ns {
+        while exponent > 0 && time_ns % 10_i64.pow(u32::from(exponent)) != 0 {
             exponent -= 3;
         }
         if exponent == 0 {
@@ -277,7 +279,7 @@ fn time_exponent(samples: &[Sample]) -> u8 {
 }
 
 /// A number of a column: what `pco` takes, with the plain eight bytes to fall back to.
-trait Word: Number {
+pub(crate) trait Word: Number {
     fn to_word(self) -> u64;
     fn from_word(word: u64) -> Self;
 }
@@ -300,7 +302,7 @@ impl Word for f64 {
     }
 }
 
-fn put_column<T: Word + Default>(out: &mut Vec<u8>, numbers: &[T]) {
+pub(crate) fn put_column<T: Word + Default>(out: &mut Vec<u8>, numbers: &[T]) {
     let config = ChunkConfig::default().with_compression_level(LEVEL);
     let packed = if numbers.len() < 4 {
         None
@@ -324,7 +326,11 @@ fn take_column<T: Word + Default>(reader: &mut Reader<'_>, count: usize) -> Opti
 }
 
 /// Appends a column of `count` numbers to `into`; what is there after `None` is of no use.
-fn append_column<T: Word + Default>(reader: &mut Reader<'_>, count: usize, into: &mut Vec<T>) -> Option<()> {
+pub(crate) fn append_column<T: Word + Default>(
+    reader: &mut Reader<'_>,
+    count: usize,
+    into: &mut Vec<T>,
+) -> Option<()> {
     let codec = reader.byte()?;
     let bytes = reader.bytes()?;
     match codec {

@@ -193,6 +193,14 @@ impl Head {
         self.chunks.iter().cloned().chain(tail).filter(move |c| c.summary.overlaps(from_ns, to_ns))
     }
 
+    /// The earliest time of the chunks that overlap the range.
+    pub(crate) fn earliest_ns(&self, from_ns: i64, to_ns: i64) -> Option<i64> {
+        let tail = self.tail.points.first().map(|(first_ns, _)| *first_ns).zip(self.tail.last_ns());
+        let chunks = self.chunks.iter().map(|chunk| chunk.summary.time_ns).chain(tail);
+        let times = chunks.filter(|(first_ns, last_ns)| *first_ns <= to_ns && from_ns <= *last_ns);
+        times.map(|(first_ns, _)| first_ns).min()
+    }
+
     /// How many points there are.
     pub(crate) fn points(&self) -> u64 {
         self.chunks.iter().map(|c| u64::from(c.summary.count)).sum::<u64>() + self.tail.points.len() as u64

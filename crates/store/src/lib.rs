@@ -18,10 +18,16 @@ mod lock;
 mod log;
 mod maintain;
 mod matcher;
+mod merge;
 mod metadata;
 mod read;
 mod record;
 mod rescue;
+mod retention;
+mod rollup;
+mod rollup_chunk;
+mod rollup_make;
+mod rollup_read;
 mod segment;
 mod select;
 mod series;
@@ -43,6 +49,8 @@ pub use chunk::{Chunk, Summary};
 pub use matcher::{MatchOp, Matcher};
 pub use metadata::MetricMetadata;
 pub use read::{Block, ReadError};
+pub use rollup::Bucket;
+pub use rollup_read::RolledUp;
 pub use select::{Cardinality, Counted, Found};
 pub use series::SeriesInfo;
 pub use tokens::{Bounds, Scope, Scopes, TOKEN_NAME_BYTES_MAX, TokenRecord};
@@ -61,6 +69,9 @@ pub struct Status {
     pub segments: u64,
     /// Bytes on disk.
     pub disk_bytes: u64,
+    /// Bytes of segment files by what they hold: samples of runs (`run`) and of no run (`fleet`),
+    /// roll-ups of these (`rollup_1m`, `rollup_15m`).
+    pub class_bytes: Vec<(&'static str, u64)>,
     /// Free bytes on the disk.
     pub free_bytes: u64,
     /// Commits so far.
@@ -215,6 +226,22 @@ impl Store {
     ) -> Result<(), ReadError> {
         self.0.inner.scan(series, (from_ns, to_ns), visit);
         Ok(())
+    }
+
+    /// Appends the roll-ups of `series` that hold anything from `from_ns` to `to_ns`, in order of time:
+    /// where single samples are gone, and, given `align_ns`, further on as far as buckets of a width
+    /// that divides it hold all that there is. From [`RolledUp::raw_from_ns`] on the samples
+    /// themselves are to be read. Where they are gone buckets of a width that divides `align_ns` are
+    /// taken, the widest, and the finest there are otherwise; one may reach beyond the range.
+    pub fn rollups(
+        &self,
+        series: SeriesId,
+        from_ns: i64,
+        to_ns: i64,
+        align_ns: Option<i64>,
+        into: &mut Vec<Bucket>,
+    ) -> RolledUp {
+        self.0.inner.rollups(series, (from_ns, to_ns), align_ns, into)
     }
 
     /// Hands the points of `series` with `from_ns <= time <= to_ns` to `visit`, as chunks that do

@@ -46,7 +46,7 @@ impl Piece {
 }
 
 /// What a series is read from, taken while the state is locked and used after it was let go.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Sources {
     memory: Vec<Arc<MemoryChunk>>,
     segments: Vec<Arc<Segment>>,
@@ -56,7 +56,8 @@ impl Sources {
     pub(crate) fn of(state: &State, series: SeriesId, from_ns: i64, to_ns: i64) -> Self {
         let Some(known) = state.series.get(&series) else { return Self::default() };
         let holds = |segment: &&Arc<Segment>| {
-            segment.time_ns.0 <= to_ns
+            segment.class.is_raw()
+                && segment.time_ns.0 <= to_ns
                 && from_ns <= segment.time_ns.1
                 && segment.find(series).is_some_and(|listed| listed.overlaps(from_ns, to_ns))
         };
@@ -64,6 +65,17 @@ impl Sources {
             memory: known.head.chunks(from_ns, to_ns).collect(),
             segments: state.segments.iter().filter(holds).cloned().collect(),
         }
+    }
+
+    /// Without what is in memory.
+    pub(crate) fn sealed(self) -> Self {
+        Self { memory: Vec::new(), ..self }
+    }
+
+    /// Without what is in roll-ups.
+    pub(crate) fn not_rolled(mut self) -> Self {
+        self.segments.retain(|segment| !segment.is_rolled());
+        self
     }
 
     /// The chunks that overlap the range, in order of age.

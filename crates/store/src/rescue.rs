@@ -102,6 +102,7 @@ fn adopt(
         tokens: contents.tokens.into_iter().map(|(id, row)| (id, Some(row))).collect(),
         rows: log,
         rows_before: None,
+        raw_from_ns: None,
     };
     let mut counters = Counters { commit: 1, series: 1, segment: 1, row: 1 + change.rows.len() as u64 };
     for (id, path) in segment_files(dir) {

@@ -19,6 +19,8 @@ use crate::SeriesId;
 use crate::chunk::{self, CHUNK_POINTS_MAX, Summary};
 use crate::codec::{Reader, put_bytes, put_i64, put_u64};
 use crate::record;
+use crate::rollup::{Bucket, MINUTE_NS, QUARTER_NS, day_of};
+use crate::rollup_chunk;
 
 const MAGIC: [u8; 8] = *b"TGSEG\r\n\x1a";
 const VERSION: u32 = 1;
@@ -39,6 +41,57 @@ pub(crate) enum Class {
     Run,
     /// All others: kept for a time.
     Fleet,
+    /// Roll-ups of a minute of the others.
+    Minute,
+    /// Roll-ups of 15 minutes of the others.
+    Quarter,
+}
+
+impl Class {
+    /// The width of its roll-ups; none where single samples are kept.
+    pub(crate) fn width_ns(self) -> Option<i64> {
+        match self {
+            Self::Run | Self::Fleet => None,
+            Self::Minute => Some(MINUTE_NS),
+            Self::Quarter => Some(QUARTER_NS),
+        }
+    }
+
+    /// Every class.
+    pub(crate) const ALL: [Self; 4] = [Self::Run, Self::Fleet, Self::Minute, Self::Quarter];
+
+    /// What its files hold, for people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Fleet => "fleet",
+            Self::Minute => "rollup_1m",
+            Self::Quarter => "rollup_15m",
+        }
+    }
+
+    /// Days of points that share a file, unless none do so by time.
+    pub(crate) fn partition_days(self) -> i64 {
+        match self {
+            Self::Run => i64::MAX,
+            Self::Fleet => 1,
+            Self::Minute => 8,
+            Self::Quarter => 32,
+        }
+    }
+
+    /// Which of the stretches of days a time lies in.
+    pub(crate) fn stretch_of(self, time_ns: i64) -> i64 {
+        match self {
+            Self::Run => 0,
+            _ => day_of(time_ns).div_euclid(self.partition_days()),
+        }
+    }
+
+    /// Whether it holds single samples.
+    pub(crate) fn is_raw(self) -> bool {
+        self.width_ns().is_none()
+    }
 }
 
 /// What the manifest keeps of a segment.
@@ -50,6 +103,8 @@ pub(crate) struct Manifest {
     pub(crate) time_ns: (i64, i64),
     /// Tells which of two segments has the later word: the number of the latest one merged into it.
     pub(crate) age: u64,
+    /// Whether its samples are in roll-ups.
+    pub(crate) rolled: bool,
 }
 
 impl Manifest {
@@ -60,10 +115,11 @@ impl Manifest {
         put_i64(&mut out, self.time_ns.0);
         put_i64(&mut out, self.time_ns.1);
         put_u64(&mut out, self.age);
+        out.push(u8::from(self.rolled));
         out
     }
 
-    /// The row of segment `id`; rows of before ages were kept have none.
+    /// The row of segment `id`; rows of before ages or roll-ups were kept have none.
     pub(crate) fn decode(id: u64, bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         if reader.byte()? != 1 {
@@ -73,7 +129,8 @@ impl Manifest {
         let (points, bytes) = (reader.u64()?, reader.u64()?);
         let time_ns = (reader.i64()?, reader.i64()?);
         let age = if reader.is_empty() { id } else { reader.u64()? };
-        Some(Self { class, points, bytes, time_ns, age })
+        let rolled = !reader.is_empty() && reader.byte()? != 0;
+        Some(Self { class, points, bytes, time_ns, age, rolled })
     }
 }
 
@@ -81,6 +138,8 @@ fn class_byte(class: Class) -> u8 {
     match class {
         Class::Run => 1,
         Class::Fleet => 2,
+        Class::Minute => 3,
+        Class::Quarter => 4,
     }
 }
 
@@ -88,6 +147,8 @@ fn class_of(byte: u8) -> Option<Class> {
     match byte {
         1 => Some(Class::Run),
         2 => Some(Class::Fleet),
+        3 => Some(Class::Minute),
+        4 => Some(Class::Quarter),
         _ => None,
     }
 }
@@ -125,7 +186,7 @@ pub(crate) struct Listed {
     pub(crate) points: u32,
     len: u32,
     offset: u64,
-    time_ns: (i64, i64),
+    pub(crate) time_ns: (i64, i64),
 }
 
 impl Listed {
@@ -413,6 +474,7 @@ pub(crate) struct Segment {
     /// Found by reading the blocks when the directory is damaged, in order of series and place.
     found: Option<Vec<(SeriesId, Entry)>>,
     damaged: AtomicBool,
+    rolled: AtomicBool,
 }
 
 impl Segment {
@@ -423,8 +485,9 @@ impl Segment {
         let time_ns = listed
             .iter()
             .fold((i64::MAX, i64::MIN), |(first, last), l| (first.min(l.time_ns.0), last.max(l.time_ns.1)));
-        let damaged = AtomicBool::new(false);
-        Ok(Self { id, class, path, bytes, points, time_ns, age: id, file, listed, found: None, damaged })
+        let (damaged, rolled) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (age, found) = (id, None);
+        Ok(Self { id, class, path, bytes, points, time_ns, age, file, listed, found, damaged, rolled })
     }
 
     /// The same with another [`Manifest::age`].
@@ -576,9 +639,12 @@ impl Segment {
         }
         let mut body = Reader::new(&body);
         let series = body.u64()?;
-        let samples = chunk::decode(body.rest())?;
+        let summary = match rollup_chunk::decode(body.rest()) {
+            Some((_, buckets)) => rollup_chunk::summary(&buckets),
+            None => Summary::of(&chunk::decode(body.rest())?),
+        };
         let len = BLOCK_HEADER_BYTES as u32 + len;
-        Some((series, Entry { summary: Summary::of(&samples), offset, len }))
+        Some((series, Entry { summary, offset, len }))
     }
 
     /// Its series, in order of number.
@@ -672,6 +738,25 @@ impl Segment {
         })
     }
 
+    /// The roll-ups at `entry`; an error says in words what and where the damage is.
+    pub(crate) fn buckets(&self, series: SeriesId, entry: &Entry) -> Result<Vec<Bucket>, String> {
+        let found = rollup_chunk::decode(&self.chunk(series, entry)?);
+        let fits = |(width_ns, buckets)| (Some(width_ns) == self.class.width_ns()).then_some(buckets);
+        found.and_then(fits).ok_or_else(|| {
+            self.mark_damaged();
+            format!("`{}`: the block at byte {} holds no roll-ups", self.path.display(), entry.offset)
+        })
+    }
+
+    /// Whether its samples are in roll-ups.
+    pub(crate) fn is_rolled(&self) -> bool {
+        self.rolled.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn mark_rolled(&self) {
+        self.rolled.store(true, Ordering::Relaxed);
+    }
+
     /// Whether damage was met; such a file is kept as it is, never merged away.
     pub(crate) fn is_damaged(&self) -> bool {
         self.damaged.load(Ordering::Relaxed)
@@ -684,7 +769,7 @@ impl Segment {
     /// What the manifest keeps of it.
     pub(crate) fn manifest(&self) -> Manifest {
         let Self { class, points, bytes, time_ns, age, .. } = *self;
-        Manifest { class, points, bytes, time_ns, age }
+        Manifest { class, points, bytes, time_ns, age, rolled: self.is_rolled() }
     }
 }
 

@@ -57,7 +57,7 @@ impl State {
     /// Whether a series has points and no deleted run.
     fn is_visible(&self, series: &Series) -> bool {
         let deleted = |run| self.runs.get(&run).is_some_and(|run| run.deleted_ns.is_some());
-        series.totals.points > 0 && !series.run.is_some_and(deleted)
+        series.has_points() && !series.run.is_some_and(deleted)
     }
 
     fn shows(&self, id: SeriesId, (from_ns, to_ns): Range) -> bool {

@@ -23,7 +23,8 @@ pub struct SeriesInfo {
     pub labels: Arc<Labels>,
     /// Its name as logged.
     pub display: Arc<str>,
-    /// How many points it has; one whose value was replaced may count twice until the next start.
+    /// How many points it has, those left out that are kept as roll-ups only; one whose value was
+    /// replaced may count twice until the next start.
     pub points: u64,
     /// Earliest and latest time, nanoseconds.
     pub time_ns: (i64, i64),
@@ -51,6 +52,11 @@ impl Totals {
 
     fn add(&mut self, summary: &Summary) {
         self.points += u64::from(summary.count);
+        self.reach(summary);
+    }
+
+    /// As far as roll-ups know.
+    fn reach(&mut self, summary: &Summary) {
         self.time_ns.0 = self.time_ns.0.min(summary.time_ns.0);
         if summary.time_ns.1 >= self.time_ns.1 {
             self.time_ns.1 = summary.time_ns.1;
@@ -67,11 +73,18 @@ pub(crate) struct Series {
     pub(crate) run: Option<RunId>,
     pub(crate) totals: Totals,
     pub(crate) head: Head,
+    /// Files of roll-ups that hold it.
+    pub(crate) rolled: u32,
 }
 
 impl Series {
     pub(crate) fn class(&self) -> Class {
         if self.run.is_some() { Class::Run } else { Class::Fleet }
+    }
+
+    /// Whether there is anything of it, be it roll-ups only.
+    pub(crate) fn has_points(&self) -> bool {
+        self.totals.points > 0 || self.rolled > 0
     }
 }
 
@@ -123,6 +136,8 @@ pub(crate) struct State {
     pub(crate) populations: HashMap<Population, usize>,
     /// In order of age: where two have a point at one time, the later one's counts.
     pub(crate) segments: Vec<Arc<Segment>>,
+    /// Points of series of no run are complete from here on; before, roll-ups are all there is.
+    pub(crate) raw_from_ns: i64,
     /// Points that are in no segment.
     pub(crate) head_points: u64,
     /// Series that have points to be sealed.
@@ -147,7 +162,8 @@ impl State {
         *self.populations.entry(Population::of(run, &identity)).or_default() += 1;
         self.by_identity.insert(identity.clone(), id);
         self.index.insert(id, &identity);
-        self.series.insert(id, Series { identity, run, totals: Totals::NONE, head: Head::default() });
+        let (totals, head) = (Totals::NONE, Head::default());
+        self.series.insert(id, Series { identity, run, totals, head, rolled: 0 });
         true
     }
 
@@ -177,7 +193,12 @@ impl State {
     pub(crate) fn insert_segment_at_open(&mut self, opened: Opened) {
         for (listed, summary) in opened.segment.listed().iter().zip(&opened.summaries) {
             if let Some(series) = self.series.get_mut(&listed.series) {
-                series.totals.add(summary);
+                if opened.segment.class.is_raw() {
+                    series.totals.add(summary);
+                } else {
+                    series.totals.reach(summary);
+                    series.rolled += 1;
+                }
             }
         }
         self.segments.push(Arc::new(opened.segment));
@@ -202,7 +223,7 @@ impl State {
         let series = self.series.get(&id)?;
         let identity = record::decode_identity(&series.identity)?;
         let totals = &series.totals;
-        (totals.points > 0).then(|| SeriesInfo {
+        series.has_points().then(|| SeriesInfo {
             id,
             labels: Arc::new(identity.labels),
             display: identity.display.into(),

@@ -20,7 +20,7 @@ use crate::lock::DirectoryLock;
 use crate::metadata::MetricMetadata;
 use crate::read::{Block, MergedChunk, Part, Piece, ReadError, Sources, WholeChunk, sweep};
 use crate::record::{self, Sequences};
-use crate::segment::{Manifest, Segment};
+use crate::segment::{Class, Manifest, Segment};
 use crate::series::State;
 use crate::staging::{Staging, put_run};
 use crate::tokens::TokenRecord;
@@ -350,7 +350,7 @@ impl Inner {
             for id in &ids {
                 state.forget_run(*id);
             }
-            state.segments.retain(|segment| dead.iter().all(|gone| gone.id != segment.id));
+            state.forget_segments(&dead);
         })?;
         remove_files(dead.iter().map(|segment| &segment.path));
         Ok(ids.len())
@@ -422,11 +422,13 @@ impl Inner {
             refusing = Some(error.to_string());
         }
         let state = self.read_state();
+        let bytes_of = |class| state.segments.iter().filter(|s| s.class == class).map(|s| s.bytes).sum();
         Status {
             series: state.series.len() as u64,
             head_points: state.head_points,
             segments: state.segments.len() as u64,
             disk_bytes: catalogue_bytes + state.segments.iter().map(|s| s.bytes).sum::<u64>(),
+            class_bytes: Class::ALL.map(|class| (class.name(), bytes_of(class))).into(),
             free_bytes,
             commits_total: self.commits.load(Ordering::Relaxed),
             damage: self.damage.lock().unwrap_or_else(PoisonError::into_inner).clone(),
@@ -488,6 +490,7 @@ fn load(
     }
     load_runs(&mut state, &contents, damage);
     let known = load_segments(dir, &mut state, &contents, damage);
+    state.raw_from_ns = contents.raw_from_ns.unwrap_or_else(|| state.guessed_raw_from_ns());
     remove_unknown_segments(dir, &known);
     let mut push = |series, samples: Vec<Sample>| {
         let (packed, rest) = head::pack(&samples);
@@ -547,6 +550,9 @@ fn load_segments(
         match Segment::open(dir, *id, manifest.class, damage) {
             Ok(mut opened) => {
                 opened.segment.age = manifest.age;
+                if manifest.rolled {
+                    opened.segment.mark_rolled();
+                }
                 let readable = opened.segment.points;
                 if readable < manifest.points {
                     let lost = manifest.points - readable;

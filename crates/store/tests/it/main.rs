@@ -14,5 +14,6 @@ mod full_disk;
 mod laws;
 mod maintenance;
 mod replacing;
+mod rollups;
 mod selection;
 mod semantics;

@@ -90,7 +90,7 @@ fn reads_see_every_point_once_while_memory_is_sealed() {
 #[test]
 fn series_of_no_run_are_dropped_by_age_and_runs_are_not() {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let store = Store::open(dir.path(), raw_only()).unwrap();
     let identity = SeriesIdentity {
         labels: Labels::from_pairs([("__name__", "node_load"), ("host", "n1")]),
         display: "node_load".into(),
@@ -144,7 +144,7 @@ fn waiting_batches_are_bounded() {
 fn series_of_no_run_go_by_size_oldest_first_and_are_forgotten_with_their_last_point() {
     let dir = tempfile::tempdir().unwrap();
     let reopen = |fleet_bytes_max| {
-        let options = Options { seal_points: 1, fleet_bytes_max, ..options() };
+        let options = Options { seal_points: 1, fleet_bytes_max, ..raw_only() };
         Store::open(dir.path(), options).unwrap()
     };
     let store = reopen(u64::MAX);
@@ -184,7 +184,7 @@ fn series_of_no_run_go_by_size_oldest_first_and_are_forgotten_with_their_last_po
 #[test]
 fn a_series_stays_known_while_a_file_that_may_hold_it_is_away() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path(), Options { seal_points: 1, ..options() }).unwrap();
+    let store = Store::open(dir.path(), Options { seal_points: 1, ..raw_only() }).unwrap();
     let labels = Labels::from_pairs([("__name__", "up"), ("host", "n1")]);
     let identity = SeriesIdentity { labels, display: "up".into() };
     for day in [0, 20] {
@@ -199,13 +199,13 @@ fn a_series_stays_known_while_a_file_that_may_hold_it_is_away() {
     files.sort();
     let away = dir.path().join("away");
     std::fs::rename(&files[1], &away).unwrap();
-    let store = open(dir.path());
+    let store = Store::open(dir.path(), raw_only()).unwrap();
     assert_eq!(store.status().damage.len(), 1);
     store.maintain(T0 + 35 * DAY).unwrap();
     assert_eq!(store.status().segments, 0, "the older file is due");
     drop(store);
     std::fs::rename(&away, &files[1]).unwrap();
-    let store = open(dir.path());
+    let store = Store::open(dir.path(), raw_only()).unwrap();
     let found = store.select(&[store::Matcher::equal("host", "n1")], i64::MIN, i64::MAX);
     assert_eq!(read(&store, found[0].id).len(), 300);
 }

@@ -16,6 +16,11 @@ pub(crate) fn options() -> Options {
     Options { reserve_bytes: 0, clock: || T0, ..Options::default() }
 }
 
+/// Options of a store that makes no roll-ups.
+pub(crate) fn raw_only() -> Options {
+    Options { minute_retention_ns: 0, quarter_retention_ns: 0, ..options() }
+}
+
 pub(crate) fn open(dir: &Path) -> Store {
     Store::open(dir, options()).unwrap()
 }

@@ -1,0 +1,237 @@
+//! Roll-ups of one series as compressed columns.
+//!
+//! The bytes are described in `docs/format/segment.md` ("Roll-up chunk").
+
+use crate::chunk::{self, CHUNK_POINTS_MAX, Summary, TYPE_ROLLUP};
+use crate::codec::{Reader, put_u64};
+use crate::rollup::Bucket;
+
+/// One number for the whole column.
+const CODEC_CONSTANT: u8 = 16;
+/// The numbers of an earlier column of values.
+const CODEC_SAME: u8 = 17;
+
+/// The columns of times and counts, in order; see [`encode`].
+const INTEGERS: usize = 7;
+/// The columns of values.
+const VALUES: usize = 6;
+
+/// The columns of `buckets`, which are in order of time and 1 to [`CHUNK_POINTS_MAX`].
+pub(crate) fn encode(buckets: &[Bucket], width_ns: i64) -> Vec<u8> {
+    debug_assert!(!buckets.is_empty() && buckets.len() <= CHUNK_POINTS_MAX, "{} buckets", buckets.len());
+    let exponent = chunk::time_exponent(buckets.iter().flat_map(|b| {
+        let (first_ns, last_ns) = b.time_ns();
+        [first_ns, last_ns, b.last.0, width_ns]
+    }));
+    let unit = 10_i64.pow(u32::from(exponent));
+    let mut out = vec![TYPE_ROLLUP, exponent];
+    put_u64(&mut out, width_ns as u64);
+    put_u64(&mut out, buckets.len() as u64);
+    let start = |b: &Bucket| b.end_ns - width_ns;
+    put_integers(&mut out, buckets, |b| b.end_ns / width_ns);
+    put_integers(&mut out, buckets, |b| b.count as i64);
+    put_integers(&mut out, buckets, |b| (b.first.0 - start(b)) / unit);
+    put_integers(&mut out, buckets, |b| (b.last.0 - start(b)) / unit);
+    put_integers(&mut out, buckets, |b| b.resets as i64);
+    put_integers(&mut out, buckets, |b| b.changes as i64);
+    put_integers(&mut out, buckets, |b| b.ended_ns.map_or(0, |ended_ns| (ended_ns - start(b)) / unit));
+    let columns: [fn(&Bucket) -> f64; VALUES] =
+        [|b| b.first.1, |b| b.last.1, |b| b.min, |b| b.max, |b| b.sum, |b| b.falls];
+    let mut earlier: Vec<Vec<f64>> = Vec::with_capacity(VALUES);
+    for column in columns {
+        let values: Vec<f64> = buckets.iter().map(column).collect();
+        let bits = |values: &[f64]| -> Vec<u64> { values.iter().map(|v| v.to_bits()).collect() };
+        let known = bits(&values);
+        if let [first, rest @ ..] = &known[..]
+            && rest.iter().all(|v| v == first)
+        {
+            out.push(CODEC_CONSTANT);
+            out.extend(first.to_le_bytes());
+        } else if let Some(same) = earlier.iter().position(|values| bits(values) == known) {
+            out.extend([CODEC_SAME, same as u8]);
+        } else {
+            chunk::put_column(&mut out, &values);
+        }
+        earlier.push(values);
+    }
+    out
+}
+
+fn put_integers(out: &mut Vec<u8>, buckets: &[Bucket], of: impl Fn(&Bucket) -> i64) {
+    let numbers: Vec<i64> = buckets.iter().map(of).collect();
+    match &numbers[..] {
+        [first, rest @ ..] if rest.iter().all(|n| n == first) => {
+            out.push(CODEC_CONSTANT);
+            out.extend(first.to_le_bytes());
+        }
+        _ => chunk::put_column(out, &numbers),
+    }
+}
+
+fn take_integers(reader: &mut Reader<'_>, count: usize) -> Option<Vec<i64>> {
+    if reader.rest().first() == Some(&CODEC_CONSTANT) {
+        reader.byte()?;
+        return Some(vec![i64::from_le_bytes(reader.array()?); count]);
+    }
+    let mut numbers = Vec::new();
+    chunk::append_column(reader, count, &mut numbers)?;
+    Some(numbers)
+}
+
+fn take_values(reader: &mut Reader<'_>, count: usize, earlier: &[Vec<f64>]) -> Option<Vec<f64>> {
+    match *reader.rest().first()? {
+        CODEC_CONSTANT => {
+            reader.byte()?;
+            Some(vec![f64::from_bits(u64::from_le_bytes(reader.array()?)); count])
+        }
+        CODEC_SAME => {
+            let [_, same] = reader.array()?;
+            earlier.get(usize::from(same)).cloned()
+        }
+        _ => {
+            let mut values = Vec::new();
+            chunk::append_column(reader, count, &mut values)?;
+            Some(values)
+        }
+    }
+}
+
+/// The width and the buckets of [`encode`]d bytes, in order of time; `None` when they are not that.
+pub(crate) fn decode(bytes: &[u8]) -> Option<(i64, Vec<Bucket>)> {
+    let mut reader = Reader::new(bytes);
+    let [TYPE_ROLLUP, exponent @ 0..=9] = reader.array()? else { return None };
+    let width_ns = i64::try_from(reader.u64()?).ok().filter(|width_ns| *width_ns > 0)?;
+    let count: usize = reader.u64()?.try_into().ok()?;
+    if count == 0 || count > CHUNK_POINTS_MAX {
+        return None;
+    }
+    let unit = 10_i64.pow(u32::from(exponent));
+    let mut integers: Vec<Vec<i64>> = Vec::with_capacity(INTEGERS);
+    for _ in 0..INTEGERS {
+        integers.push(take_integers(&mut reader, count)?);
+    }
+    let mut values: Vec<Vec<f64>> = Vec::with_capacity(VALUES);
+    for _ in 0..VALUES {
+        values.push(take_values(&mut reader, count, &values)?);
+    }
+    let [numbers, counts, firsts, lasts, resets, changes, ends] = &integers[..] else { return None };
+    let [first, last, min, max, sum, falls] = &values[..] else { return None };
+    let mut buckets = Vec::with_capacity(count);
+    for at in 0..count {
+        let end_ns = numbers[at].checked_mul(width_ns)?;
+        let start_ns = end_ns.checked_sub(width_ns)?;
+        let time = |offset: i64| start_ns.checked_add(offset.checked_mul(unit)?);
+        let (first_ns, last_ns) = (time(firsts[at])?, time(lasts[at])?);
+        let ended_ns = if ends[at] == 0 { None } else { Some(time(ends[at])?) };
+        let bucket = Bucket {
+            end_ns,
+            count: counts[at].try_into().ok()?,
+            first: (first_ns, first[at]),
+            last: (last_ns, last[at]),
+            min: min[at],
+            max: max[at],
+            sum: sum[at],
+            falls: falls[at],
+            resets: resets[at].try_into().ok()?,
+            changes: changes[at].try_into().ok()?,
+            ended_ns,
+        };
+        let inside = start_ns < first_ns && first_ns <= last_ns && bucket.time_ns().1 <= end_ns;
+        if !inside {
+            return None;
+        }
+        buckets.push(bucket);
+    }
+    (reader.is_empty() && buckets.is_sorted_by(|a, b| a.end_ns < b.end_ns)).then_some((width_ns, buckets))
+}
+
+/// What is known of `buckets`, which are at least one, without decoding them: their number instead of
+/// that of the samples, and no non-finite values, since a bucket may hold some among others.
+pub(crate) fn summary(buckets: &[Bucket]) -> Summary {
+    let mut summary = Summary::of(&[]);
+    summary.count = buckets.len() as u32;
+    if let (Some(first), Some(last)) = (buckets.first(), buckets.last()) {
+        summary.time_ns = (first.time_ns().0, last.time_ns().1);
+        (summary.first, summary.last) = (first.first.1, last.last.1);
+    }
+    for bucket in buckets {
+        summary.min = summary.min.min(bucket.min);
+        summary.max = summary.max.max(bucket.max);
+        summary.sum += bucket.sum;
+    }
+    summary
+}
+
+#[cfg(test)]
+mod tests {
+    use model::stale_marker;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::rollup::roll;
+
+    const MINUTE: i64 = 60_000_000_000;
+
+    fn any_buckets() -> impl Strategy<Value = Vec<Bucket>> {
+        let value = prop_oneof![
+            (0..9).prop_map(f64::from),
+            any::<f64>(),
+            any::<u64>().prop_map(f64::from_bits),
+            Just(stale_marker()),
+        ];
+        let gap = prop_oneof![Just(10_000_000_000), 1..100_000_i64, 1..MINUTE * 40];
+        (prop::collection::vec((gap, value), 1..300), any::<bool>()).prop_map(|(steps, grow)| {
+            let (mut time_ns, mut sum) = (-MINUTE * 7, 0.0);
+            let place = |(gap, value): (i64, f64)| {
+                time_ns += gap;
+                sum += if value.is_finite() { value.abs() } else { 0.0 };
+                (time_ns, if grow { sum } else { value })
+            };
+            let (times, values): (Vec<i64>, Vec<f64>) = steps.into_iter().map(place).unzip();
+            roll(&times, &values, MINUTE)
+        })
+    }
+
+    /// Text, with the bits of what is not a number.
+    fn text(buckets: &[Bucket]) -> Vec<String> {
+        let bits = |b: &Bucket| [b.first.1, b.last.1, b.min, b.max, b.sum, b.falls].map(f64::to_bits);
+        buckets.iter().map(|b| format!("{b:?} {:?}", bits(b))).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn decoding_gives_what_was_encoded_to_the_bit(buckets in any_buckets()) {
+            let (width, back) = decode(&encode(&buckets, MINUTE)).unwrap();
+            prop_assert_eq!(width, MINUTE);
+            prop_assert_eq!(text(&back), text(&buckets));
+        }
+
+        #[test]
+        fn damaged_bytes_never_panic_and_never_grow(buckets in any_buckets(), at in any::<prop::sample::Index>(), flip in 1..=255_u8, cut in any::<prop::sample::Index>()) {
+            let mut bytes = encode(&buckets, MINUTE);
+            let _ = decode(&bytes[..cut.index(bytes.len())]);
+            let at = at.index(bytes.len());
+            bytes[at] ^= flip;
+            if let Some((_, buckets)) = decode(&bytes) {
+                prop_assert!(buckets.len() <= CHUNK_POINTS_MAX);
+            }
+        }
+
+        #[test]
+        fn other_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut typed = vec![TYPE_ROLLUP, 3];
+            typed.extend(bytes);
+            let _ = decode(&typed);
+        }
+    }
+
+    #[test]
+    fn a_counter_that_never_falls_costs_no_extremes() {
+        let times: Vec<i64> = (0..8_640).map(|n| n * 10_000_000_000 + 3_000_000).collect();
+        let values: Vec<f64> = (0..8_640).map(|n| f64::from(n * 17 + n % 13)).collect();
+        let monotone = encode(&roll(&times, &values, MINUTE), MINUTE).len();
+        let jumping: Vec<f64> = values.iter().map(|v| (v * 7_919.0) % 1_000.0).collect();
+        let other = encode(&roll(&times, &jumping, MINUTE), MINUTE).len();
+        assert!(monotone * 2 < other, "{monotone} bytes against {other}");
+    }
+}
