@@ -89,6 +89,9 @@ class Server:
             **clean(dict(os.environ)),
             "HOME": str(folder),
             "TRUEGAUGE_SPOOL_DIR": str(folder / "spool"),
+            # A test sees what it sends and nothing else.
+            "TRUEGAUGE_OWN_METRICS": "false",
+            "TRUEGAUGE_STARTER_RULES": "false",
         }
         self.process: subprocess.Popen | None = None
 

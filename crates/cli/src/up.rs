@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use server::Running;
 use server::config::{Config, FIELDS, Given, Shape};
+use server::{Reread, Running};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::Done;
@@ -62,8 +62,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
         })
         .collect();
     let file = matches.get_one::<PathBuf>("config").map(PathBuf::as_path);
-    let config = Config::resolve(defaults(), &given, &|name| std::env::var(name).ok(), file)
-        .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    let resolve = move |file: Option<&Path>| {
+        Config::resolve(defaults(), &given, &|name| std::env::var(name).ok(), file)
+    };
+    let mut config = resolve(file).map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    let again = file.map(Path::to_owned);
+    config.reread = Reread::new(move || resolve(again.as_deref()).map_err(|error| error.to_string()));
     start_log(&config);
     let (data_dir, token) = (config.data_dir.clone(), !config.token.is_empty());
     let (otlp_grpc, otlp_http) = (config.otlp_grpc_listen, config.otlp_http_listen);

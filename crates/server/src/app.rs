@@ -13,6 +13,8 @@ use crate::error::ApiError;
 use crate::live::Live;
 use crate::known::Known;
 use crate::metrics::Metrics;
+use crate::notify::Notifier;
+use crate::reload::Reloads;
 use crate::ruling::Ruler;
 
 /// Requests decoded at once: each may hold a decompressed body of 64 MiB.
@@ -52,6 +54,12 @@ pub(crate) struct Shared {
     pub(crate) scraper: Mutex<Option<Scraper>>,
     /// What evaluates rules, if there are any.
     pub(crate) ruler: Mutex<Option<Ruler>>,
+    /// An address under which this machine reaches it.
+    pub(crate) url: String,
+    /// What tells of alerts.
+    pub(crate) notifier: Mutex<Notifier>,
+    /// How settings were read anew.
+    pub(crate) reloads: Reloads,
 }
 
 impl Shared {
@@ -63,6 +71,11 @@ impl Shared {
     /// What evaluates rules.
     pub(crate) fn ruler(&self) -> MutexGuard<'_, Option<Ruler>> {
         self.ruler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What tells of alerts.
+    pub(crate) fn notifier(&self) -> MutexGuard<'_, Notifier> {
+        self.notifier.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that something about a run changed.

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use model::RunId;
 use store::{SeriesInfo, Store};
 
+use crate::own::is_statement;
+
 /// Most runs remembered; beyond it the memory is emptied and filled again.
 const REMEMBERED_MAX: usize = 50_000;
 /// Most metrics remembered of one run.
@@ -32,11 +34,14 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Gathers what the series say. Of several series with one name the latest point counts.
+    /// Gathers what the series say. Of several series with one name the latest point counts; what the
+    /// server itself states of the run does not.
     pub(crate) fn of(series: &[SeriesInfo]) -> Self {
-        let mut facts = Self { series: series.len() as u64, ..Self::default() };
+        let series = series.iter().filter(|one| !is_statement(one.labels.metric()));
+        let mut facts = Self::default();
         let mut latest: Option<(&Arc<str>, i64, f64)> = None;
         for one in series {
+            facts.series += 1;
             facts.points += one.points;
             if one.labels.get("scale").is_none() {
                 facts.last_step = facts.last_step.max(one.max_step);

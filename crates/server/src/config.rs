@@ -3,6 +3,8 @@
 //!
 //! Flag before variable before file before default; a key that is not in the table is an error.
 
+mod alerting;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,6 +13,9 @@ use std::time::Duration;
 use model::Desc;
 
 use crate::nearest::nearest;
+use crate::reload::Reread;
+
+pub use alerting::AlertingConfig;
 
 /// Text that no log shows.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -69,12 +74,22 @@ pub struct Config {
     pub rule_files: Vec<String>,
     /// How often groups are evaluated that say nothing themselves.
     pub rule_interval: Duration,
+    /// Whether the rules that come with the program are evaluated.
+    pub starter_rules: bool,
+    /// Whom alerts are told to.
+    pub alerting: AlertingConfig,
+    /// Whether own metrics and states of runs are stored.
+    pub own_metrics: bool,
+    /// How often they are.
+    pub own_metrics_interval: Duration,
     /// What PromQL queries may cost.
     pub query: QueryConfig,
     /// `auto`, `text` or `json`; the program that starts the server applies it.
     pub log_format: String,
     /// What metrics mean, for lists and charts; not a setting, the program hands it in.
     pub catalog: Vec<Desc>,
+    /// How settings are read anew while the server runs; not a setting either.
+    pub reread: Reread,
 }
 
 /// What PromQL queries may cost.
@@ -197,7 +212,34 @@ const fn field(
 }
 
 /// Every setting.
-pub const FIELDS: [Field; 23] = [
+pub const FIELDS: [Field; COUNT] = {
+    let mut all = [SETTINGS[0]; COUNT];
+    let (mut at, mut part, mut row) = (0, 0, 0);
+    while at < COUNT {
+        if row == PARTS[part].len() {
+            (part, row) = (part + 1, 0);
+        } else {
+            all[at] = PARTS[part][row];
+            (at, row) = (at + 1, row + 1);
+        }
+    }
+    all
+};
+
+/// The tables of settings, in the order in which help and reference show them.
+const PARTS: [&[Field]; 2] = [&SETTINGS, &alerting::FIELDS];
+
+const COUNT: usize = {
+    let (mut count, mut part) = (0, 0);
+    while part < PARTS.len() {
+        count += PARTS[part].len();
+        part += 1;
+    }
+    count
+};
+
+/// Those of the server itself.
+const SETTINGS: [Field; 23] = [
     field(
         "data_dir",
         "data-dir",
@@ -466,6 +508,10 @@ impl Default for Config {
             scrape_config: None,
             rule_files: Vec::new(),
             rule_interval: Duration::from_secs(15),
+            starter_rules: true,
+            alerting: AlertingConfig::default(),
+            own_metrics: true,
+            own_metrics_interval: Duration::from_secs(15),
             query: QueryConfig {
                 samples_max: 50_000_000,
                 series_max: 1_000_000,
@@ -475,6 +521,7 @@ impl Default for Config {
             },
             log_format: "auto".into(),
             catalog: Vec::new(),
+            reread: Reread::default(),
         }
     }
 }

@@ -29,14 +29,18 @@ mod linger;
 mod live;
 mod m4;
 mod metrics;
+mod notify;
 mod nearest;
+mod own;
 mod points;
 mod query;
+mod reload;
 mod ruling;
 mod scraping;
 mod serve;
 mod smooth;
 mod source;
+mod starters;
 mod ui;
 mod upkeep;
 
@@ -49,8 +53,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 pub use config::Config;
+pub use notify::NotifyError;
+pub use reload::Reread;
 pub use ruling::RulesError;
 pub use scraping::ScrapingError;
+pub use starters::rules as starter_rules;
 
 /// The OpenAPI description of the HTTP API, as JSON.
 pub fn openapi() -> String {
@@ -90,6 +97,9 @@ pub enum StartError {
     /// The rules can't be used.
     #[error(transparent)]
     Rules(#[from] RulesError),
+    /// An Alertmanager's address can't be used.
+    #[error(transparent)]
+    Notify(#[from] NotifyError),
     /// No threads to be had.
     #[error("cannot start the server's threads: {0}")]
     Threads(#[source] std::io::Error),
@@ -106,6 +116,7 @@ impl StartError {
             Self::Store(store::OpenError::Locked { .. }) => "one directory has one server: send to the one that runs, its log says where it listens".into(),
             Self::Store(_) => "check that the directory exists, is yours and its disk is not full".into(),
             Self::Scraping(_) => "docs/guides/scraping.md shows how targets are written".into(),
+            Self::Notify(_) => "docs/guides/rules.md shows how Alertmanagers are written".into(),
             Self::Rules(_) => "`truegauge rules check FILE` says all that is wrong with a file".into(),
             Self::Threads(_) => "raise the limit on processes (`ulimit -u`)".into(),
         }
@@ -142,6 +153,9 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     }
     let targets = scraping::targets(&config)?;
     let groups = ruling::groups(&config)?;
+    let receivers = notify::Notifier::targets(&config.alerting)?;
+    let notifier = notify::Notifier::start(receivers, config.alerting.queue_max, notify::Notifier::default())
+        .map_err(StartError::Threads)?;
     let listener = TcpListener::bind(address)
         .and_then(|l| l.set_nonblocking(true).map(|()| l))
         .map_err(|source| StartError::Bind { address, source })?;
@@ -169,6 +183,9 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         known: known::Known::default(),
         scraper: std::sync::Mutex::default(),
         ruler: std::sync::Mutex::default(),
+        notifier: std::sync::Mutex::new(notifier),
+        reloads: reload::Reloads::new(clock::now_ms()),
+        url: url_of(addr),
         config: Config { listen: addr, ..config },
     });
     let serving = {
@@ -178,6 +195,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         upkeep::spawn(&app);
         adopt::spawn(&app);
         live::spawn(&app);
+        own::spawn(&app);
         runtime.spawn(serve::serve(listener, api::router(&app), Arc::clone(&app), stopping))
     };
     scraping::start(&app, targets)?;
@@ -202,7 +220,7 @@ impl Running {
         let Some(runtime) = self.runtime.take() else { return Ended::Stopped };
         let mut signals = {
             let _inside = runtime.enter();
-            Signals::new()
+            Signals::new(&self.app)
         };
         announce(&self);
         let ended = runtime.block_on(async {
@@ -247,6 +265,7 @@ fn close(runtime: tokio::runtime::Runtime, app: &app::App, ended: Ended) {
     if ended == Ended::Stopped {
         scraping::stop(app);
         ruling::stop(app);
+        std::mem::take(&mut *app.notifier()).stop();
         runtime.shutdown_timeout(Duration::from_secs(1));
         app.store.close();
     } else {
@@ -255,22 +274,53 @@ fn close(runtime: tokio::runtime::Runtime, app: &app::App, ended: Ended) {
     tracing::info!(forced = ended == Ended::Forced, "stopped");
 }
 
-/// SIGTERM and Ctrl-C; heeded from the moment this is made. None where they can't be had.
-struct Signals(Option<(Signal, Signal)>);
+/// What a process is told by signals; heeded from the moment this is made. A hangup reads the settings
+/// anew, SIGTERM and Ctrl-C stop.
+struct Signals {
+    /// None where they can't be had.
+    stop: Option<(Signal, Signal)>,
+    hangup: Option<Signal>,
+    has_terminal: bool,
+    app: app::App,
+}
 
 impl Signals {
-    fn new() -> Self {
+    fn new(app: &app::App) -> Self {
         let heed = |kind| signal(kind).ok();
-        Self(heed(SignalKind::terminate()).zip(heed(SignalKind::interrupt())))
-    }
-
-    async fn next(&mut self) {
-        let Some((terminate, interrupt)) = &mut self.0 else { return std::future::pending().await };
-        tokio::select! {
-            _ = terminate.recv() => (),
-            _ = interrupt.recv() => (),
+        Self {
+            stop: heed(SignalKind::terminate()).zip(heed(SignalKind::interrupt())),
+            hangup: heed(SignalKind::hangup()),
+            has_terminal: has_terminal(),
+            app: Arc::clone(app),
         }
     }
+
+    /// Returns when the process is to stop.
+    async fn next(&mut self) {
+        let Some((terminate, interrupt)) = &mut self.stop else { return std::future::pending().await };
+        loop {
+            let hangup = async {
+                match &mut self.hangup {
+                    Some(hangup) => hangup.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = terminate.recv() => return,
+                _ = interrupt.recv() => return,
+                // The terminal that it was started from has closed.
+                _ = hangup => if self.has_terminal && !has_terminal() { return },
+            }
+            let app = Arc::clone(&self.app);
+            // What is wrong has been logged there.
+            tokio::task::spawn_blocking(move || drop(reload::reload(&app)));
+        }
+    }
+}
+
+/// Whether the process is run from a terminal that is still open.
+fn has_terminal() -> bool {
+    std::fs::File::open("/dev/tty").is_ok()
 }
 
 #[cfg(test)]

@@ -223,11 +223,13 @@ impl Metrics {
     }
 }
 
-fn head(page: &mut String, name: &str, kind: &str, help: &str) {
+/// Writes what is said about a metric.
+pub(crate) fn head(page: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-fn escape(value: &str) -> String {
+/// A label's value as the text format writes it.
+pub(crate) fn escape(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 

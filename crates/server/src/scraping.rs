@@ -65,6 +65,16 @@ pub(crate) fn start(app: &App, targets: scrape::Config) -> Result<(), ScrapingEr
     Ok(())
 }
 
+/// Scrapes other targets from now on: those that stay keep their rhythm, series of the others end.
+pub(crate) fn replace(app: &App, targets: scrape::Config) -> Result<(), ScrapingError> {
+    let running = app.scraper();
+    if let Some(scraper) = &*running {
+        return Ok(scraper.reload(targets)?);
+    }
+    drop(running);
+    start(app, targets)
+}
+
 /// Ends scraping.
 pub(crate) fn stop(app: &App) {
     let scraper = app.scraper().take();

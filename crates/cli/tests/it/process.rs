@@ -40,6 +40,8 @@ pub(crate) fn truegauge(home: &Path) -> Command {
         }
     }
     command.env("HOME", home).env("TRUEGAUGE_SPOOL_DIR", home.join("spool"));
+    // A test sees what it sends and nothing else; those that want more ask for it.
+    command.env("TRUEGAUGE_OWN_METRICS", "false").env("TRUEGAUGE_STARTER_RULES", "false");
     command
 }
 

@@ -172,6 +172,11 @@ impl Group {
         due
     }
 
+    /// When the group is due next, milliseconds since the Unix epoch; the past when it never was.
+    pub fn next_ms(&self) -> i64 {
+        self.last_ms.map_or(0, |done| (done.div_euclid(self.interval_ms) + 1) * self.interval_ms)
+    }
+
     /// Says that the group was evaluated at `time_ms`, once all its rules were.
     pub fn done(&mut self, time_ms: i64) {
         self.last_ms = Some(time_ms);

@@ -45,9 +45,7 @@ pub(crate) async fn readyz(State(app): State<App>) -> Result<Response, ApiError>
 #[utoipa::path(get, operation_id = "metrics", path = "/metrics", responses((status = 200, body = String, content_type = "text/plain")))]
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, ApiError> {
     let shared = app.clone();
-    let page =
-        blocking(move || Ok(shared.metrics.page(&shared.store.status(), shared.turns.querying.taken())))
-            .await?;
+    let page = blocking(move || Ok(crate::own::page(&shared))).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page).into_response())
 }
 

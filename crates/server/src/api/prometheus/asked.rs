@@ -61,6 +61,11 @@ impl Asked {
         self.parameters.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value)
     }
 
+    /// Every value of a name.
+    pub(super) fn all(&self, name: &str) -> Vec<&str> {
+        self.parameters.iter().filter(|(n, _)| n == name).map(|(_, value)| value.as_str()).collect()
+    }
+
     /// A time that must be given, milliseconds since the epoch.
     pub(super) fn time(&self, name: &str) -> Result<i64, Failure> {
         let text = self.get(name);

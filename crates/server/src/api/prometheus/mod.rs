@@ -5,6 +5,7 @@
 
 mod asked;
 mod query;
+mod rules;
 mod series;
 mod state;
 mod write;
@@ -33,9 +34,13 @@ pub(crate) fn table() -> Vec<(&'static str, MethodRouter<App>)> {
         ("/api/v1/label/{name}/values", get(series::values)),
         ("/api/v1/metadata", get(series::metadata)),
         ("/api/v1/write", post(write::write)),
-        ("/api/v1/rules", get(state::rules)),
-        ("/api/v1/alerts", get(state::alerts)),
-        ("/api/v1/alertmanagers", get(state::alertmanagers)),
+        ("/api/v1/rules", get(rules::rules)),
+        ("/api/v1/alerts", get(rules::alerts)),
+        ("/api/v1/alertmanagers", get(rules::alertmanagers)),
+        ("/-/reload", post(rules::reload_now).put(rules::reload_now)),
+        ("/-/healthy", get(super::root::healthz)),
+        ("/-/ready", get(super::root::readyz)),
+        ("/docs/runbooks/{page}", get(crate::starters::runbook)),
         ("/api/v1/targets", get(state::targets)),
         ("/api/v1/targets/metadata", get(state::targets_metadata)),
         ("/api/v1/status/buildinfo", get(state::buildinfo)),

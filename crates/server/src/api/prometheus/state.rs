@@ -1,7 +1,6 @@
-//! What Prometheus says of itself, said of this server: status, targets, rules, alerts.
+//! What Prometheus says of itself, said of this server: status and targets.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
 
 use axum::extract::State;
 use axum::response::Response;
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::asked::Asked;
 use super::{Failure, success};
-use crate::access::{Caller, census};
+use crate::access::census;
 use crate::app::{App, read};
 use crate::clock::{rfc3339, to_ms};
 use crate::config::FIELDS;
@@ -26,44 +25,6 @@ const ROWS_MAX: usize = 10_000;
 
 fn answer(data: &Value) -> Response {
     success(&data.to_string(), &[])
-}
-
-/// Groups of rules; `type` keeps those of one kind.
-pub(super) async fn rules(State(app): State<App>, asked: Asked) -> Result<Response, Failure> {
-    let kind = match asked.get("type") {
-        "" => None,
-        "alert" => Some("alerting"),
-        "record" => Some("recording"),
-        other => return Err(Failure::bad(format!("not supported value {other:?}"))),
-    };
-    // How rules are written may name anything: those who see a part have their alerts.
-    let mut groups = if asked.caller().is_bounded() { Vec::new() } else { groups(&app) };
-    for group in &mut groups {
-        if let (Some(kind), Some(rules)) = (kind, group["rules"].as_array_mut()) {
-            rules.retain(|rule| rule["type"] == kind);
-        }
-    }
-    Ok(answer(&json!({"groups": groups})))
-}
-
-/// Alerts that are pending or fire.
-pub(super) async fn alerts(State(app): State<App>, caller: Caller) -> Response {
-    let groups = groups(&app);
-    let rules = groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten());
-    let alerts = rules.flat_map(|rule| rule["alerts"].as_array().into_iter().flatten());
-    let seen = |alert: &&Value| caller.sees_labels(|label| alert["labels"][label].as_str());
-    let alerts: Vec<&Value> = alerts.filter(seen).collect();
-    answer(&json!({"alerts": alerts}))
-}
-
-fn groups(app: &App) -> Vec<Value> {
-    let shown = app.ruler().as_ref().map(|ruler| Arc::clone(&ruler.shown));
-    shown.map(|shown| shown.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
-}
-
-/// Where alerts go.
-pub(super) async fn alertmanagers() -> Response {
-    answer(&json!({"activeAlertmanagers": [], "droppedAlertmanagers": []}))
 }
 
 /// What is scraped. What in the files of targets can't be used stands among the warnings.
@@ -135,8 +96,8 @@ pub(super) async fn runtimeinfo(State(app): State<App>) -> Response {
     answer(&json!({
         "startTime": app.metrics.started_rfc3339(),
         "CWD": directory.display().to_string(),
-        "reloadConfigSuccess": true,
-        "lastConfigTime": app.metrics.started_rfc3339(),
+        "reloadConfigSuccess": app.reloads.last().is_good,
+        "lastConfigTime": app.reloads.good_rfc3339(),
         "corruptionCount": 0,
         "goroutineCount": 0,
         "GOMAXPROCS": std::thread::available_parallelism().map_or(1, usize::from),

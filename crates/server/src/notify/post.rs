@@ -1,0 +1,180 @@
+//! One Alertmanager: where it is, and how alerts are posted to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+
+use super::waiting::Told;
+use crate::clock::rfc3339;
+
+/// What stands behind an Alertmanager's own address.
+const PATH: &str = "/api/v2/alerts";
+/// Longest time to wait for a connection.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+/// Longest pause that an Alertmanager may ask for.
+const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
+/// Most of an answer that is read, bytes.
+const ANSWER_BYTES_MAX: u64 = 4 << 10;
+/// Most characters of an answer that are shown.
+const SHOWN_MAX: usize = 200;
+
+/// Why an Alertmanager's address can't be used.
+#[derive(Debug, thiserror::Error)]
+#[error("the Alertmanager `{shown}` can't be told: write it as `http://host:9093`")]
+pub struct NotifyError {
+    /// As given, without what may be secret.
+    pub(super) shown: String,
+}
+
+/// Where one Alertmanager takes alerts.
+#[derive(Clone)]
+pub(crate) struct Target {
+    url: String,
+    shown: String,
+    authorization: Option<String>,
+    time_max: Duration,
+    agent: ureq::Agent,
+}
+
+impl PartialEq for Target {
+    fn eq(&self, other: &Self) -> bool {
+        let key = |of: &Self| (of.url.clone(), of.authorization.clone(), of.time_max);
+        key(self) == key(other)
+    }
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Target").field("url", &self.shown).finish_non_exhaustive()
+    }
+}
+
+/// What became of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The alerts are taken.
+    Taken,
+    /// They may be taken later: why not now, and when to come again.
+    Later(String, Option<Duration>),
+    /// They won't ever be taken.
+    Refused(String),
+}
+
+impl Target {
+    /// Reads an address; user and password in front of the host become basic authorization.
+    pub(super) fn new(text: &str, time_max: Duration) -> Result<Self, NotifyError> {
+        let wrong = || NotifyError { shown: without_secret(text) };
+        let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (secret, host) = match authority.rsplit_once('@') {
+            Some((secret, host)) => (Some(secret), host),
+            None => (None, authority),
+        };
+        let path = path.trim_end_matches('/');
+        let path = path.strip_suffix(PATH).unwrap_or(path);
+        let url = format!("{scheme}://{host}{path}{PATH}");
+        let uri: ureq::http::Uri = url.parse().map_err(|_unparsable| wrong())?;
+        let is_usable = matches!(scheme, "http" | "https")
+            && uri.authority().is_some_and(|authority| !authority.host().is_empty())
+            && uri.query().is_none();
+        if !is_usable {
+            return Err(wrong());
+        }
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(time_max))
+            .timeout_connect(Some(CONNECT_TIME_MAX.min(time_max)))
+            .max_redirects(0)
+            .http_status_as_error(false)
+            .build();
+        let authorization = secret.map(|secret| format!("Basic {}", BASE64_STANDARD.encode(decoded(secret))));
+        Ok(Self { shown: url.clone(), url, authorization, time_max, agent: config.into() })
+    }
+
+    /// Its address without user and password.
+    pub(crate) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Posts alerts and waits for the answer.
+    pub(super) fn post(&self, alerts: &[Arc<Told>]) -> Verdict {
+        let body: Vec<Value> = alerts.iter().map(|told| as_json(told)).collect();
+        let mut request = self.agent.post(&self.url).header("content-type", "application/json");
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        let mut answer = match request.send(Value::from(body).to_string()) {
+            Ok(answer) => answer,
+            Err(error) => return Verdict::Later(error.to_string(), None),
+        };
+        let status = answer.status().as_u16();
+        if (200..300).contains(&status) {
+            return Verdict::Taken;
+        }
+        let pause = answer.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
+        let pause = pause.map(|seconds| Duration::from_secs(seconds).min(RETRY_AFTER_MAX));
+        let text =
+            answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string().unwrap_or_default();
+        let words: String = text.chars().filter(|c| !c.is_control()).take(SHOWN_MAX).collect();
+        let why = format!("it answered {status}: {words}");
+        match status {
+            // An Alertmanager that is not known here, or wants other credentials, may be set right.
+            400 | 413 | 422 => Verdict::Refused(why),
+            _ => Verdict::Later(why, pause),
+        }
+    }
+}
+
+fn as_json(told: &Told) -> Value {
+    json!({
+        "labels": told.labels,
+        "annotations": told.annotations,
+        "startsAt": rfc3339(told.starts_at_ms),
+        "endsAt": rfc3339(told.ends_at_ms),
+        "generatorURL": told.generator_url,
+    })
+}
+
+fn without_secret(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") }
+}
+
+/// `user:password` as a URL writes it, decoded.
+fn decoded(secret: &str) -> String {
+    let form = format!("s={}", secret.replace('+', "%2B").replace('&', "%26"));
+    form_urlencoded::parse(form.as_bytes()).next().map(|(_, text)| text.into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(url: &str) -> Result<Target, String> {
+        Target::new(url, Duration::from_secs(1)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn addresses_are_those_of_alertmanagers_with_or_without_a_path() {
+        let shown = |url: &str| target(url).unwrap().shown().to_owned();
+        for url in ["http://am:9093", "http://am:9093/", "http://am:9093/api/v2/alerts"] {
+            assert_eq!(shown(url), "http://am:9093/api/v2/alerts");
+        }
+        assert_eq!(shown("https://mimir/alertmanager/"), "https://mimir/alertmanager/api/v2/alerts");
+    }
+
+    #[test]
+    fn user_and_password_are_sent_and_never_shown() {
+        let target = target("http://joe:a%40b+c@am:9093").unwrap();
+        assert_eq!(target.authorization.as_deref(), Some("Basic am9lOmFAYitj"));
+        assert!(!format!("{target:?}{}", target.shown()).contains("joe"));
+        let wrong = self::target("ftp://joe:secret@am").unwrap_err();
+        assert!(wrong.contains("ftp://am") && !wrong.contains("secret"), "{wrong}");
+        for url in ["am:9093", "", "http://", "http://am:9093?x=1", "http://a b"] {
+            assert!(self::target(url).is_err(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The rules that come with the program, and the pages that say what to do about each alert.
+
+use axum::extract::Path;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use rust_embed::RustEmbed;
+
+use crate::error::ApiError;
+
+#[derive(RustEmbed)]
+#[folder = "../../rules"]
+struct Rules;
+
+#[derive(RustEmbed)]
+#[folder = "../../docs/runbooks"]
+struct Runbooks;
+
+/// Name and text of each file, by name.
+pub fn rules() -> Vec<(String, String)> {
+    let text = |name: &str| Rules::get(name).map(|file| String::from_utf8_lossy(&file.data).into_owned());
+    // Their tests lie in a folder beside them.
+    let names = Rules::iter().filter(|name| name.ends_with(".yml") && !name.contains('/'));
+    let mut files: Vec<(String, String)> =
+        names.filter_map(|name| Some((name.to_string(), text(&name)?))).collect();
+    files.sort();
+    files
+}
+
+/// The page of an alert, as Markdown: alerts' `runbook_url` leads here.
+pub(crate) async fn runbook(Path(page): Path<String>) -> Result<Response, ApiError> {
+    let file = Runbooks::get(&page).ok_or_else(|| {
+        ApiError::missing(format!("there is no runbook `{}`", crate::api::shown(&page)))
+            .hint("pages are named after alerts, such as `/docs/runbooks/TargetDown.md`")
+    })?;
+    let text = String::from_utf8_lossy(&file.data).into_owned();
+    // Read as text by a browser, not saved as a file.
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response())
+}
