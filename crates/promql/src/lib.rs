@@ -38,5 +38,5 @@ pub use rewrite::{format_query, parse_selector, rename_metrics, restrict};
 pub use source::{
     Chunk, Columns, MatchOp, Matcher, PatternError, Select, Series, Source, SourceError, Summary,
 };
-pub use syntax::{Place, ValueForm, Wants, place_at, takes_counters};
+pub use syntax::{Place, ValueForm, Wants, place_at, selectors_in, takes_counters};
 pub use vocabulary::{WordPlace, aggregation_help, keyword_help};

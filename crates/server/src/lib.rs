@@ -10,12 +10,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod about;
 mod access;
 mod adopt;
 mod api;
 mod app;
 mod board;
 mod clock;
+mod complete;
 pub mod config;
 mod duration;
 mod error;

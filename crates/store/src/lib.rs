@@ -12,6 +12,7 @@ mod catalogue;
 mod chunk;
 mod codec;
 mod committer;
+mod counting;
 mod head;
 mod index;
 mod lock;
@@ -46,6 +47,7 @@ use model::{RunId, RunRecord, SeriesIdentity};
 pub use backup::{Backup, BackupError};
 pub use batch::{AppendError, Batch, Collision, OpenError, Options, Receipt, SeriesBatch};
 pub use chunk::{Chunk, Summary};
+pub use counting::{LabelCount, TakeValue};
 pub use matcher::{MatchOp, Matcher};
 pub use metadata::MetricMetadata;
 pub use read::{Block, ReadError};
@@ -204,6 +206,24 @@ impl Store {
         self.0.inner.forget_token(id)
     }
 
+
+    /// Hands the values of the label `name` that start with `prefix` to `take`, in order, each with the
+    /// number of series that have it, among those that fit all `matchers`. Holds the index while it
+    /// does: `take` must be quick.
+    pub fn each_value(
+        &self,
+        name: &str,
+        matchers: &[Matcher<'_>],
+        prefix: &str,
+        take: &mut TakeValue<'_>,
+    ) {
+        self.0.inner.each_value(name, matchers, prefix, take);
+    }
+
+    /// The labels of the series that fit all `matchers`, by name, but for the metric's name.
+    pub fn label_counts(&self, matchers: &[Matcher<'_>]) -> Vec<LabelCount> {
+        self.0.inner.label_counts(matchers)
+    }
 
     /// What was said about metrics, by name: of one, or of all.
     pub fn metadata(&self, metric: Option<&str>) -> Vec<Arc<MetricMetadata>> {

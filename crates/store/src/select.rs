@@ -60,7 +60,7 @@ impl State {
         series.has_points() && !series.run.is_some_and(deleted)
     }
 
-    fn shows(&self, id: SeriesId, (from_ns, to_ns): Range) -> bool {
+    pub(crate) fn shows(&self, id: SeriesId, (from_ns, to_ns): Range) -> bool {
         self.series.get(&id).is_some_and(|series| {
             let (first_ns, last_ns) = series.totals.time_ns;
             first_ns <= to_ns && from_ns <= last_ns && self.is_visible(series)
@@ -74,7 +74,7 @@ impl State {
     }
 
     /// The visible series that fit, with their identities.
-    fn matching(&self, matchers: &[Matcher<'_>], range: Range) -> Vec<(SeriesId, Arc<[u8]>)> {
+    pub(crate) fn matching(&self, matchers: &[Matcher<'_>], range: Range) -> Vec<(SeriesId, Arc<[u8]>)> {
         let label = |id, name: &str| record::identity_label(&self.series.get(&id)?.identity, name);
         let ids = self.index.matching(matchers, &label).into_iter().filter(|id| self.shows(*id, range));
         ids.filter_map(|id| Some((id, self.series.get(&id)?.identity.clone()))).collect()

@@ -8,6 +8,7 @@
 )]
 
 mod api;
+mod complete;
 mod doors;
 mod durability;
 mod intake;

@@ -9,7 +9,7 @@ mod unfinished;
 
 pub(crate) use edits::{grouping_at, modifiers_at};
 pub use place::{Place, ValueForm, Wants, takes_counters};
-pub use unfinished::place_at;
+pub use unfinished::{place_at, selectors_in};
 
 use crate::error::{QueryError, Span};
 use crate::plan::Node;

@@ -47,6 +47,16 @@ pub fn place_at(text: &str, cursor: usize) -> Place {
     }
 }
 
+/// Selectors of a query, finished or not, as lists of matchers.
+pub fn selectors_in(text: &str) -> Vec<Vec<Matcher>> {
+    if text.len() > QUERY_BYTES_MAX {
+        return Vec::new();
+    }
+    let cursor = text.len();
+    let (tokens, _) = scan_unfinished(text, cursor as u32);
+    Query { text, tokens: &tokens, done: tokens.len(), cursor }.metrics()
+}
+
 /// What opened the brackets around a place.
 enum Around {
     /// None are open.

@@ -1,5 +1,7 @@
 //! The HTTP API: one table of routes, one file a noun.
 
+mod complete;
+mod explain;
 mod export;
 mod metrics;
 mod points;
@@ -9,6 +11,7 @@ mod root;
 mod run;
 mod runs;
 mod status;
+mod stored;
 mod stream;
 
 use std::sync::Arc;
@@ -57,6 +60,9 @@ pub(crate) fn table() -> Vec<Row> {
         row("POST", "/api/tg/v1/points", post(points::many)),
         row("GET", "/api/tg/v1/stream", get(stream::stream)),
         row("POST", "/api/tg/v1/push", post(push::push)),
+        row("GET", "/api/tg/v1/complete", get(complete::complete)),
+        row("GET", "/api/tg/v1/explain", get(explain::explain)),
+        row("GET", "/api/tg/v1/metrics", get(stored::metrics)),
         row("GET", "/api/tg/v1/status", get(status::status)),
         row("GET", "/api/openapi.json", get(root::openapi)),
         row("GET", "/healthz", get(root::healthz)),
@@ -84,6 +90,9 @@ pub(crate) fn table() -> Vec<Row> {
         export::export,
         stream::stream,
         push::push,
+        complete::complete,
+        explain::explain,
+        stored::metrics,
         status::status,
         root::openapi,
         root::healthz,

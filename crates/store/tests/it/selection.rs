@@ -218,3 +218,37 @@ fn scanned_columns_are_the_points_read() {
     store.scan(999, ALL.0, ALL.1, &mut count).unwrap();
     assert_eq!(none, 0, "a series that is no more has no points");
 }
+
+#[test]
+fn values_and_labels_are_counted_among_the_series_that_fit() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let series = [
+        fleet(&[("__name__", "up"), ("job", "api"), ("host", "a")], 1),
+        fleet(&[("__name__", "up"), ("job", "api"), ("host", "b")], 1),
+        fleet(&[("__name__", "up"), ("job", "web")], 1),
+        fleet(&[("__name__", "down"), ("job", "web")], 1),
+    ];
+    store.append(Batch { series: series.into(), ..Batch::default() }).unwrap();
+    let values = |name: &str, matchers: &[Matcher<'_>], prefix: &str, most: usize| {
+        let mut found = Vec::new();
+        store.each_value(name, matchers, prefix, &mut |value, series| {
+            found.push(format!("{value} {series}"));
+            if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        found
+    };
+    assert_eq!(values("__name__", &[], "", 9), ["down 1", "up 3"]);
+    assert_eq!(values("__name__", &[], "u", 9), ["up 3"]);
+    assert_eq!(values("__name__", &[], "", 1), ["down 1"]);
+    assert_eq!(values("job", &[Matcher::equal("__name__", "up")], "", 9), ["api 2", "web 1"]);
+    assert_eq!(values("job", &[Matcher::equal("__name__", "up")], "w", 9), ["web 1"]);
+    assert_eq!(values("none", &[], "", 9), [""; 0]);
+    let labels = |matchers: &[Matcher<'_>]| {
+        let counts = store.label_counts(matchers);
+        counts.iter().map(|c| format!("{} {} {}", c.name, c.series, c.values)).collect::<Vec<_>>()
+    };
+    assert_eq!(labels(&[]), ["host 2 2", "job 4 2"]);
+    assert_eq!(labels(&[Matcher::equal("job", "web")]), ["job 2 1"]);
+    assert_eq!(labels(&[Matcher::equal("host", "a")]), ["host 1 1", "job 1 1"]);
+}

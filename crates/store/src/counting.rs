@@ -1,0 +1,115 @@
+//! How many series have which labels and values: for completion, which asks at every key.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use crate::SeriesId;
+use crate::index::METRIC_NAME;
+use crate::matcher::Matcher;
+use crate::record;
+use crate::series::State;
+use crate::store::Inner;
+
+/// All of time.
+const ALWAYS: (i64, i64) = (i64::MIN, i64::MAX);
+
+/// A label and what it comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LabelCount {
+    /// The label's name.
+    pub name: String,
+    /// Series that have it.
+    pub series: u64,
+    /// Its different values.
+    pub values: u64,
+}
+
+/// What takes values, each with how many series have it, until it has enough.
+pub type TakeValue<'t> = dyn FnMut(&str, u64) -> ControlFlow<()> + 't;
+
+impl State {
+    /// How many of `ids` are to be seen. Exact only where runs are deleted and not yet purged, so that
+    /// no list is walked for nothing.
+    fn seen(&self, ids: &[SeriesId], hides: bool) -> u64 {
+        if !hides {
+            return ids.len() as u64;
+        }
+        ids.iter().filter(|id| self.shows(**id, ALWAYS)).count() as u64
+    }
+
+    fn hides(&self) -> bool {
+        self.runs.values().any(|run| run.deleted_ns.is_some())
+    }
+}
+
+impl Inner {
+    /// See [`crate::Store::each_value`].
+    pub(crate) fn each_value(
+        &self,
+        name: &str,
+        matchers: &[Matcher<'_>],
+        prefix: &str,
+        take: &mut TakeValue<'_>,
+    ) {
+        if matchers.is_empty() {
+            let state = self.read_state();
+            let Some(values) = state.index.values(name) else { return };
+            let hides = state.hides();
+            let range = values.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+            for (value, ids) in range.take_while(|(value, _)| value.starts_with(prefix)) {
+                let count = state.seen(ids, hides);
+                if count > 0 && take(value, count).is_break() {
+                    return;
+                }
+            }
+            return;
+        }
+        let found = self.identities(matchers);
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        for identity in &found {
+            if let Some(value) = record::identity_label(identity, name).filter(|v| v.starts_with(prefix)) {
+                *counts.entry(value).or_default() += 1;
+            }
+        }
+        for (value, count) in counts {
+            if take(value, count).is_break() {
+                return;
+            }
+        }
+    }
+
+    /// See [`crate::Store::label_counts`].
+    pub(crate) fn label_counts(&self, matchers: &[Matcher<'_>]) -> Vec<LabelCount> {
+        if matchers.is_empty() {
+            let state = self.read_state();
+            let hides = state.hides();
+            let labels = state.index.labels().filter(|(name, _)| *name != METRIC_NAME);
+            let counted = labels.map(|(name, values)| {
+                let seen = values.values().map(|ids| state.seen(ids, hides));
+                let (series, values) = seen.fold((0, 0), |(sum, some), n| (sum + n, some + u64::from(n > 0)));
+                LabelCount { name: name.to_owned(), series, values }
+            });
+            return counted.filter(|label| label.series > 0).collect();
+        }
+        let found = self.identities(matchers);
+        let mut counts: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
+        for identity in &found {
+            let (_, labels) = record::identity_parts(identity).unwrap_or_default();
+            for (name, value) in labels.into_iter().filter(|(name, _)| *name != METRIC_NAME) {
+                *counts.entry(name).or_default().entry(value).or_default() += 1;
+            }
+        }
+        let counted = counts.into_iter().map(|(name, values)| LabelCount {
+            name: name.to_owned(),
+            series: values.values().sum(),
+            values: values.len() as u64,
+        });
+        counted.collect()
+    }
+
+    fn identities(&self, matchers: &[Matcher<'_>]) -> Vec<Arc<[u8]>> {
+        let found = self.read_state().matching(matchers, ALWAYS);
+        found.into_iter().map(|(_, identity)| identity).collect()
+    }
+}
