@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::output::{Failure, is_broken_pipe};
-use crate::{doctor, query, reference, rules, runs, sync, up};
+use crate::{doctor, query, reference, rules, runs, sync, token, up};
 
 /// How a verb ends: its exit code, or why it could not.
 pub(crate) type Done = Result<ExitCode, Failure>;
@@ -28,6 +28,7 @@ fn verbs() -> Vec<Verb> {
         (runs::command(), runs::run),
         (query::command(), query::run),
         (rules::command(), rules::run),
+        (token::command(), token::run),
         (sync::command(), sync::run),
         (doctor::command(), doctor::run),
         (completions_command(), completions),

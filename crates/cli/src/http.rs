@@ -67,6 +67,12 @@ impl Server {
         &self.shown
     }
 
+    /// Whether anything answers there, soon.
+    pub(crate) fn answers(&self) -> bool {
+        let request = self.agent.get(format!("{}/healthz", self.url)).config();
+        request.timeout_global(Some(CONNECT_TIMEOUT)).build().call().is_ok()
+    }
+
     /// Asks for JSON.
     pub(crate) fn get(&self, path: &str) -> Result<Value, Failure> {
         self.ask("GET", path, ANSWER_TIMEOUT)
@@ -74,7 +80,17 @@ impl Server {
 
     /// Asks with any method, for no longer than `timeout`.
     pub(crate) fn ask(&self, method: &str, path: &str, timeout: Duration) -> Result<Value, Failure> {
-        let mut response = self.send(method, path, Some(timeout))?;
+        let response = self.send(method, path, None, Some(timeout))?;
+        self.read(response)
+    }
+
+    /// Sends JSON and reads the answer, which may take as long as `timeout`.
+    pub(crate) fn post(&self, path: &str, body: &Value, timeout: Duration) -> Result<Value, Failure> {
+        let response = self.send("POST", path, Some(body), Some(timeout))?;
+        self.read(response)
+    }
+
+    fn read(&self, mut response: ureq::http::Response<ureq::Body>) -> Result<Value, Failure> {
         let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
         let body = body.map_err(|error| self.broken(&error))?;
         serde_json::from_slice(&body).map_err(|error| {
@@ -85,25 +101,45 @@ impl Server {
 
     /// Opens an answer to be read piece by piece, for as long as it takes.
     pub(crate) fn open(&self, path: &str) -> Result<impl Read + use<>, Failure> {
-        Ok(self.send("GET", path, None)?.into_body().into_with_config().limit(u64::MAX).reader())
+        Ok(self.send("GET", path, None, None)?.into_body().into_with_config().limit(u64::MAX).reader())
+    }
+
+    /// [`Server::open`] with the answer's headers.
+    pub(crate) fn stream(
+        &self,
+        path: &str,
+    ) -> Result<(ureq::http::HeaderMap, impl Read + use<>), Failure> {
+        let (head, body) = self.send("GET", path, None, None)?.into_parts();
+        Ok((head.headers, body.into_with_config().limit(u64::MAX).reader()))
     }
 
     fn send(
         &self,
         method: &str,
         path: &str,
+        body: Option<&Value>,
         timeout: Option<Duration>,
     ) -> Result<ureq::http::Response<ureq::Body>, Failure> {
         let mut request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.url));
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        let request = request.body(()).map_err(|error| {
+        if body.is_some() {
+            request = request.header("content-type", "application/json");
+        }
+        let body = body.map(|body| body.to_string().into_bytes());
+        let unusable = |error: ureq::http::Error| {
             Failure::new(format!("`{}` is not usable as a server's address: {error}", self.shown))
                 .hint("write it as `http://host:9494`")
-        })?;
-        let request = self.agent.configure_request(request).timeout_global(timeout).build();
-        let mut response = self.agent.run(request).map_err(|error| self.broken(&error))?;
+        };
+        let answered = if let Some(body) = body {
+            let request = request.body(body).map_err(unusable)?;
+            self.agent.run(self.agent.configure_request(request).timeout_global(timeout).build())
+        } else {
+            let request = request.body(()).map_err(unusable)?;
+            self.agent.run(self.agent.configure_request(request).timeout_global(timeout).build())
+        };
+        let mut response = answered.map_err(|error| self.broken(&error))?;
         if response.status().is_success() {
             return Ok(response);
         }

@@ -17,6 +17,7 @@ mod table;
 mod up;
 
 use std::process::ExitCode;
+mod token;
 
 fn main() -> ExitCode {
     args::main()

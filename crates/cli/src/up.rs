@@ -69,12 +69,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
     let again = file.map(Path::to_owned);
     config.reread = Reread::new(move || resolve(again.as_deref()).map_err(|error| error.to_string()));
     start_log(&config);
-    let (data_dir, token) = (config.data_dir.clone(), !config.token.is_empty());
+    let data_dir = config.data_dir.clone();
     let (otlp_grpc, otlp_http) = (config.otlp_grpc_listen, config.otlp_http_listen);
     let running =
         server::start(config).map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
     tracing::info!(%otlp_grpc, %otlp_http, "this version does not open the OTLP doors yet");
-    running.wait(|running| greet(running, &data_dir, token));
+    running.wait(|running| greet(running, &data_dir));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -101,18 +101,23 @@ fn start_log(config: &Config) {
 }
 
 /// Where to look and how to send the first point, on stdout: a script reads the address there.
-fn greet(running: &Running, data_dir: &Path, token: bool) {
+fn greet(running: &Running, data_dir: &Path) {
     let url = &running.url;
     let mut lines = vec![
         format!("truegauge {} serves {url}", crate::args::version()),
         format!("data in {}", data_dir.display()),
+    ];
+    if let Some(link) = running.login_url() {
+        lines.push(format!("log a browser in, once, within ten minutes: {link}"));
+    }
+    lines.extend([
         String::new(),
         "log from Python:".to_owned(),
-    ];
+    ]);
     if running.addr.port() != DEFAULT_PORT {
         lines.push(format!("    # where it runs: export TRUEGAUGE_URL={url}"));
     }
-    if token {
+    if running.is_guarded() {
         lines.push("    # where it runs: export TRUEGAUGE_TOKEN=<the token>".to_owned());
     }
     lines.extend(

@@ -7,6 +7,7 @@ use scrape::Scraper;
 use store::Store;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use crate::access::Access;
 use crate::board::Board;
 use crate::config::Config;
 use crate::error::ApiError;
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     /// Own counters.
     pub(crate) metrics: Metrics,
+    /// By what somebody gets in.
+    pub(crate) access: Access,
     /// Rows of the runs list.
     pub(crate) board: Board,
     /// What changed lately.

@@ -4,6 +4,7 @@
 //! Flag before variable before file before default; a key that is not in the table is an error.
 
 mod alerting;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use crate::nearest::nearest;
 use crate::reload::Reread;
 
 pub use alerting::AlertingConfig;
+pub use tls::TlsConfig;
 
 /// Text that no log shows.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -58,6 +60,8 @@ pub struct Config {
     pub allowed_hosts: Vec<String>,
     /// Origins beside the server's own from which a page may call the API.
     pub allowed_origins: Vec<String>,
+    /// TLS.
+    pub tls: TlsConfig,
     /// Free bytes on the data directory's disk below which writes are refused.
     pub reserve_bytes: u64,
     /// Folder whose orphaned spools are taken in.
@@ -227,7 +231,7 @@ pub const FIELDS: [Field; COUNT] = {
 };
 
 /// The tables of settings, in the order in which help and reference show them.
-const PARTS: [&[Field]; 2] = [&SETTINGS, &alerting::FIELDS];
+const PARTS: [&[Field]; 3] = [&SETTINGS, &tls::FIELDS, &alerting::FIELDS];
 
 const COUNT: usize = {
     let (mut count, mut part) = (0, 0);
@@ -500,6 +504,7 @@ impl Default for Config {
             insecure_no_auth: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            tls: TlsConfig::default(),
             reserve_bytes: 256 << 20,
             spool_dir: home_dir("XDG_STATE_HOME", ".local/state").join("truegauge/spool"),
             adopt_spools: true,

@@ -12,13 +12,16 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, he
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::access::{Caller, needs};
+use crate::access::{Caller, Certified, Closed, looks_like, needs, refusal};
 use crate::app::App;
 use crate::error::{ApiError, Carried, ErrorBody, ErrorDetail, code_of};
 use crate::linger;
 
 /// Longest time from a request's head to its answer's head, its body included.
 const ANSWER_TIME_MAX: Duration = Duration::from_mins(1);
+
+/// Longest time of a backup, which may copy to a slow disk.
+const BACKUP_TIME_MAX: Duration = Duration::from_hours(6);
 
 /// Beside the time that a query waits and the time that it takes: reading, writing and sending.
 const QUERY_SLACK: Duration = Duration::from_secs(10);
@@ -38,7 +41,7 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     let (parts, body) = request.into_parts();
     let left = (!body.is_end_stream()).then(|| linger::Shared::new(body));
     let mut request = Request::from_parts(parts, left.clone().map_or_else(Body::empty, Body::new));
-    let admitted = admit(&app, request.method(), request.uri(), request.headers(), route.as_deref());
+    let admitted = admit(&app, &request, route.as_deref());
     let response = match admitted {
         Err((reason, error)) => {
             app.metrics.refused.add(&[reason], 1);
@@ -87,7 +90,9 @@ pub(crate) struct AsItIs {
 
 /// How long an answer may take: a query has a bound of its own, and waits as long for its turn.
 fn answer_time(app: &App, path: &str) -> Duration {
-    if path.starts_with("/api/v1/query") {
+    if path == "/api/tg/v1/backup" {
+        BACKUP_TIME_MAX
+    } else if path.starts_with("/api/v1/query") {
         ANSWER_TIME_MAX.max(app.config.query.time_max.saturating_mul(2).saturating_add(QUERY_SLACK))
     } else {
         ANSWER_TIME_MAX
@@ -98,29 +103,36 @@ fn answer_time(app: &App, path: &str) -> Duration {
 type Refusal = (&'static str, ApiError);
 
 /// Who asks, unless what is asked is refused before anything is looked at.
-fn admit(
-    app: &App,
-    method: &Method,
-    uri: &Uri,
-    headers: &HeaderMap,
-    route: Option<&str>,
-) -> Result<Caller, Refusal> {
+fn admit(app: &App, request: &Request, route: Option<&str>) -> Result<Caller, Refusal> {
+    let (method, uri, headers) = (request.method(), request.uri(), request.headers());
     check_place(app, uri, headers)?;
+    check_address(uri)?;
     let needs = route.map(|route| needs(method.as_str(), route));
     let path = uri.path();
     let open = match needs {
         Some(needs) => needs.scopes.is_empty(),
         None => !path.starts_with("/api/"),
     };
-    let caller = if app.config.token.is_empty() || has_token(headers, app.config.token.as_str()) {
-        Caller::everything()
-    } else if open || method == Method::OPTIONS {
-        return Ok(Caller::nobody());
-    } else {
-        let error =
-            ApiError::new(StatusCode::UNAUTHORIZED, "a token is needed, and none or a wrong one was sent")
-                .hint("send `Authorization: Bearer <token>`; clients read it from `TRUEGAUGE_TOKEN`");
-        return Err(("token", error));
+    let certified = request.extensions().get::<Certified>();
+    let port = app.config.listen.port();
+    let found = app.access.caller(method, headers, port, certified).map_err(|((by, outcome), error)| {
+        app.metrics.access.add(&[by, outcome], 1);
+        ("token", error)
+    });
+    let caller = match found {
+        Ok(Some((caller, (by, outcome)))) => {
+            if by != "none" {
+                app.metrics.access.add(&[by, outcome], 1);
+            }
+            caller
+        }
+        // What is open to all is so for one with a wrong token too.
+        Ok(None) | Err(_) if open || method == Method::OPTIONS => return Ok(Caller::nobody()),
+        Ok(None) => {
+            app.metrics.access.add(&["none", "missing"], 1);
+            return Err(("token", refusal(Closed::Unknown)));
+        }
+        Err(error) => return Err(error),
     };
     if let Some(needs) = needs.filter(|needs| !needs.scopes.is_empty() && method != Method::OPTIONS) {
         caller.check(needs.scopes).map_err(|error| ("scope", error))?;
@@ -129,6 +141,20 @@ fn admit(
         }
     }
     Ok(caller)
+}
+
+/// Refuses a token in an address, where logs and histories keep it.
+fn check_address(uri: &Uri) -> Result<(), Refusal> {
+    let query = uri.query().unwrap_or_default();
+    let has_token = form_urlencoded::parse(query.as_bytes())
+        .any(|(name, value)| matches!(&*name, "token" | "access_token" | "api_token") || looks_like(&value));
+    if !has_token && !uri.path().split('/').any(looks_like) {
+        return Ok(());
+    }
+    let error = ApiError::bad("a token was sent in the address, where logs keep it").hint(
+        "revoke it with `truegauge token revoke`, and send the next in `Authorization: Bearer <token>`",
+    );
+    Err(("token_in_address", error))
 }
 
 /// Refuses who reached us under a foreign name, or from a foreign page.
@@ -199,22 +225,6 @@ fn own_name(name: &str) -> bool {
         let own = own.to_ascii_lowercase();
         name == own || own.split('.').next() == Some(name)
     })
-}
-
-fn has_token(headers: &HeaderMap, token: &str) -> bool {
-    let Some(given) = headers.get(header::AUTHORIZATION) else { return false };
-    let Some((scheme, given)) = given.as_bytes().split_at_checked(7) else { return false };
-    scheme.eq_ignore_ascii_case(b"bearer ") && equal(given.trim_ascii(), token.as_bytes())
-}
-
-/// Compares without telling by its duration where the first difference is.
-fn equal(given: &[u8], wanted: &[u8]) -> bool {
-    let mut difference = given.len() ^ wanted.len();
-    for (at, byte) in given.iter().enumerate() {
-        let other = wanted.get(at % wanted.len().max(1)).copied().unwrap_or_default();
-        difference |= usize::from(std::hint::black_box(byte ^ other));
-    }
-    difference == 0
 }
 
 /// Gives every answer its id and safety headers, and every failure its JSON body.
@@ -296,18 +306,4 @@ pub(crate) fn after_panic(app: &App, panic: &(dyn std::any::Any + Send)) -> Resp
         .unwrap_or_default();
     tracing::error!(panic = text, "a request's handler panicked");
     ApiError::internal("the request hit a fault of ours").hint("the server's log has more").into_response()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::equal;
-
-    #[test]
-    fn only_the_whole_token_is_equal() {
-        assert!(equal(b"secret", b"secret"));
-        for wrong in ["", "secre", "secrets", "secretsecret", "Secret"] {
-            assert!(!equal(wrong.as_bytes(), b"secret"), "{wrong}");
-        }
-        assert!(!equal(b"", b"x"));
-    }
 }

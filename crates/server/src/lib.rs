@@ -43,6 +43,7 @@ mod serve;
 mod smooth;
 mod source;
 mod starters;
+mod tls;
 mod ui;
 mod upkeep;
 
@@ -54,16 +55,36 @@ use store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+pub use access::{CreatedToken, NewToken, TokenBook, TokenError, TokenRow};
 pub use config::Config;
 pub use notify::NotifyError;
 pub use reload::Reread;
 pub use ruling::RulesError;
 pub use scraping::ScrapingError;
 pub use starters::rules as starter_rules;
+pub use tls::TlsError;
 
 /// The OpenAPI description of the HTTP API, as JSON.
 pub fn openapi() -> String {
     api::openapi_json()
+}
+
+/// A path of the API and who may ask it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Method, or `*` where several are taken.
+    pub method: &'static str,
+    /// Path, with `{names}`.
+    pub path: &'static str,
+    /// One of these is needed, by name; none where it is open to all.
+    pub scopes: Vec<&'static str>,
+    /// Whether one who sees a part may ask, and gets that part.
+    pub bounded: bool,
+}
+
+/// Every path of the API, ours and Prometheus', with who may ask it.
+pub fn routes() -> Vec<Route> {
+    api::routes()
 }
 
 /// The word in `known` that was probably meant by `word`.
@@ -82,6 +103,9 @@ pub enum StartError {
         /// The address.
         address: SocketAddr,
     },
+    /// TLS can't be had.
+    #[error("cannot serve TLS: {0}")]
+    Tls(#[from] TlsError),
     /// The address can't be had.
     #[error("cannot listen on `{address}`: {source}")]
     Bind {
@@ -111,7 +135,8 @@ impl StartError {
     /// The next step.
     pub fn hint(&self) -> String {
         match self {
-            Self::Open { .. } => "set `TRUEGAUGE_TOKEN` or `--token-file`, listen on 127.0.0.1, or take the risk with `--insecure-no-auth`".into(),
+            Self::Open { .. } => "make a token with `truegauge token create --scope admin --data-dir DIR`, set `TRUEGAUGE_TOKEN` or `--token-file`, listen on 127.0.0.1, or take the risk with `--insecure-no-auth`".into(),
+            Self::Tls(_) => "docs/guides/access.md shows what TLS needs".into(),
             Self::Bind { address, .. } => {
                 format!("another program may have port {}: choose one with `--listen`, or 0 for any free one", address.port())
             }
@@ -150,9 +175,11 @@ pub enum Ended {
 /// Opens the store, listens, and serves on threads of its own.
 pub fn start(config: Config) -> Result<Running, StartError> {
     let address = config.listen;
-    if !address.ip().is_loopback() && config.token.is_empty() && !config.insecure_no_auth {
+    let is_open = !address.ip().is_loopback() && config.token.is_empty() && !config.insecure_no_auth;
+    if is_open && !config.data_dir.join("catalogue.redb").exists() {
         return Err(StartError::Open { address });
     }
+    let tls = tls::Tls::of(&config.tls)?;
     let targets = scraping::targets(&config)?;
     let groups = ruling::groups(&config)?;
     let receivers = notify::Notifier::targets(&config.alerting)?;
@@ -166,6 +193,10 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         &config.data_dir,
         store::Options { reserve_bytes: config.reserve_bytes, ..store::Options::default() },
     )?;
+    let access = access::Access::new(&config, &store);
+    if is_open && !access.is_guarded() {
+        return Err(StartError::Open { address });
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8))
         .max_blocking_threads(64)
@@ -177,6 +208,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let (stop, stopping) = watch::channel(false);
     let app = Arc::new(app::Shared {
         store,
+        access,
         metrics: metrics::Metrics::new(clock::now_ms()),
         board: board::Board::default(),
         live: live::Live::new(clock::now_ms()),
@@ -187,7 +219,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         ruler: std::sync::Mutex::default(),
         notifier: std::sync::Mutex::new(notifier),
         reloads: reload::Reloads::new(clock::now_ms()),
-        url: url_of(addr),
+        url: url_of(addr, tls.is_some()),
         config: Config { listen: addr, ..config },
     });
     let serving = {
@@ -195,27 +227,47 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         let listener = tokio::net::TcpListener::from_std(listener)
             .map_err(|source| StartError::Bind { address, source })?;
         upkeep::spawn(&app);
+        access::spawn(&app);
+        if let Some(tls) = &tls {
+            tls::watch(&app, tls);
+        }
         adopt::spawn(&app);
         live::spawn(&app);
         own::spawn(&app);
-        runtime.spawn(serve::serve(listener, api::router(&app), Arc::clone(&app), stopping))
+        runtime.spawn(serve::serve((listener, tls.clone()), api::router(&app), Arc::clone(&app), stopping))
     };
     scraping::start(&app, targets)?;
     ruling::start(&app, groups)?;
     tracing::info!(address = %addr, data_dir = %app.config.data_dir.display(), "listening");
-    Ok(Running { addr, url: url_of(addr), stop, runtime: Some(runtime), serving: Some(serving), app })
+    Ok(Running { addr, url: url_of(addr, tls.is_some()), stop, runtime: Some(runtime), serving: Some(serving), app })
 }
 
 /// An address that a browser on this machine can open.
-fn url_of(addr: SocketAddr) -> String {
+fn url_of(addr: SocketAddr, is_tls: bool) -> String {
+    let scheme = if is_tls { "https" } else { "http" };
     if addr.ip().is_unspecified() {
-        format!("http://127.0.0.1:{}", addr.port())
+        format!("{scheme}://127.0.0.1:{}", addr.port())
     } else {
-        format!("http://{addr}")
+        format!("{scheme}://{addr}")
     }
 }
 
 impl Running {
+    /// Whether callers have to show who they are.
+    pub fn is_guarded(&self) -> bool {
+        self.app.access.is_guarded()
+    }
+
+    /// An address that logs one browser in as an admin, once, for ten minutes; `None` where nobody is
+    /// asked.
+    pub fn login_url(&self) -> Option<String> {
+        if !self.is_guarded() {
+            return None;
+        }
+        let (path, _) = self.app.access.link(access::Holder::Server).ok()?;
+        Some(format!("{}{path}", self.url))
+    }
+
     /// Serves until SIGTERM or Ctrl-C, then finishes what is open; a second signal stops at once.
     /// `announce` is called once signals are heeded: whoever reads its words may send one.
     pub fn wait(mut self, announce: impl FnOnce(&Self)) -> Ended {
@@ -269,6 +321,7 @@ fn close(runtime: tokio::runtime::Runtime, app: &app::App, ended: Ended) {
         ruling::stop(app);
         std::mem::take(&mut *app.notifier()).stop();
         runtime.shutdown_timeout(Duration::from_secs(1));
+        access::note_used(app);
         app.store.close();
     } else {
         runtime.shutdown_background();

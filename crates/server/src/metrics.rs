@@ -64,6 +64,10 @@ pub(crate) struct Metrics {
     pub(crate) spools: Family,
     /// Requests turned away by the guard, by reason.
     pub(crate) refused: Family,
+    /// Attempts to show who one is, by what and how they ended.
+    pub(crate) access: Family,
+    /// Certificates read again, by outcome.
+    pub(crate) tls_reloads: Family,
     /// Rules evaluated, by group and outcome.
     pub(crate) rules: Family,
     /// PromQL queries, by outcome.
@@ -114,6 +118,16 @@ impl Metrics {
                 &["reason"],
                 "HTTP requests refused before they were looked at.",
             ),
+            access: Family::new(
+                "truegauge_access_attempts_total",
+                &["by", "outcome"],
+                "Attempts to show who one is: by token, session, certificate or login, and how they ended.",
+            ),
+            tls_reloads: Family::new(
+                "truegauge_tls_reloads_total",
+                &["outcome"],
+                "Times that changed certificate files were read, or refused.",
+            ),
             rules: Family::new(
                 "truegauge_rule_evaluations_total",
                 &["group", "outcome"],
@@ -153,6 +167,8 @@ impl Metrics {
         {
             family.write(&mut page);
         }
+        self.access.write(&mut page);
+        self.tls_reloads.write(&mut page);
         self.rules.write(&mut page);
         self.queries.write(&mut page);
         let load = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64;

@@ -5,12 +5,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
+use tower::ServiceExt;
+
+use crate::access::Certified;
 use crate::app::{App, stopped};
+use crate::tls::{HANDSHAKE_TIME_MAX, PLAIN_ANSWER, Tls, speaks_tls};
 
 /// Connections open at once; further ones wait in the system's queue.
 const CONNECTIONS_MAX: usize = 1_024;
@@ -22,7 +27,12 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 pub(crate) const STOP_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Serves until `stopping` turns true and open requests are done, or their time is up.
-pub(crate) async fn serve(listener: TcpListener, router: Router, app: App, stopping: watch::Receiver<bool>) {
+pub(crate) async fn serve(
+    (listener, tls): (TcpListener, Option<Tls>),
+    router: Router,
+    app: App,
+    stopping: watch::Receiver<bool>,
+) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let (open, mut all_closed) = tokio::sync::mpsc::channel::<()>(1);
     let mut stop = stopping.clone();
@@ -48,9 +58,13 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, app: App, stopp
         let _ = stream.set_nodelay(true);
         let (router, app, stopping, open) =
             (router.clone(), Arc::clone(&app), stopping.clone(), open.clone());
+        let tls = tls.clone();
         tokio::spawn(async move {
             app.metrics.connections.fetch_add(1, Ordering::Relaxed);
-            connection(stream, router, stopping).await;
+            match tls {
+                None => connection(stream, None, router, stopping).await,
+                Some(tls) => secure(stream, &tls, router, stopping).await,
+            }
             app.metrics.connections.fetch_sub(1, Ordering::Relaxed);
             drop((slot, open));
         });
@@ -59,12 +73,52 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, app: App, stopp
     let _ = tokio::time::timeout(STOP_TIME_MAX, all_closed.recv()).await;
 }
 
-async fn connection(stream: tokio::net::TcpStream, router: Router, mut stopping: watch::Receiver<bool>) {
+/// Answers plain HTTP, once its head was taken in: what is left unread would cut the answer off.
+async fn answer_plainly(stream: &TcpStream) {
+    let mut head = [0; 4_096];
+    while stream.try_read(&mut head).is_ok_and(|read| read == head.len()) {}
+    if stream.writable().await.is_ok() {
+        let _ = stream.try_write(PLAIN_ANSWER);
+    }
+}
+
+/// Agrees on keys first. Who speaks plain HTTP is told so.
+async fn secure(stream: TcpStream, tls: &Tls, router: Router, mut stopping: watch::Receiver<bool>) {
+    let agreed = async {
+        if speaks_tls(&stream).await == Some(false) {
+            answer_plainly(&stream).await;
+            return None;
+        }
+        let agreed = tls.accept(stream).await;
+        agreed.inspect_err(|error| tracing::debug!(%error, "no keys were agreed on")).ok()
+    };
+    let agreed = tokio::select! {
+        agreed = tokio::time::timeout(HANDSHAKE_TIME_MAX, agreed) => agreed.ok().flatten(),
+        () = stopped(&mut stopping) => None,
+    };
+    if let Some(stream) = agreed {
+        let client = tls.client(&stream);
+        connection(stream, client, router, stopping).await;
+    }
+}
+
+async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    client: Option<Certified>,
+    router: Router,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
+        if let Some(client) = &client {
+            request.extensions_mut().insert(client.clone());
+        }
+        router.clone().oneshot(request)
+    });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(served);
     tokio::select! {
         result = served.as_mut() => {

@@ -7,6 +7,7 @@
     reason = "the helpers of a test fail as the test itself does"
 )]
 
+mod access;
 mod api;
 mod complete;
 mod doors;

@@ -126,6 +126,11 @@ impl Server {
         Self { home: home.to_owned(), url: url.to_owned(), child, args, temp: None }
     }
 
+    /// One that was started by other hands.
+    pub(crate) fn attached(url: &str, child: Child, home: &Path) -> Self {
+        Self { home: home.to_owned(), url: url.to_owned(), child, args: Vec::new(), temp: None }
+    }
+
     /// Ends it as a crash does.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();

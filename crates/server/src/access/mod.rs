@@ -5,10 +5,14 @@
 //! for it: neither in lists nor in counts nor in the words of an error.
 
 mod census;
+mod door;
 mod rules;
+mod sessions;
+mod tokens;
 mod within;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
@@ -17,36 +21,83 @@ use model::{RunPath, RunRecord};
 use promql::{MatchOp, Matcher, QueryError};
 use store::{Bounds, Scope, Scopes};
 
+use crate::app::{App, stopped};
 use crate::error::ApiError;
 
 pub(crate) use census::census;
+pub(crate) use door::{Access, Certified, cookie, refusal};
 pub(crate) use rules::needs;
+pub(crate) use sessions::Holder;
+pub(crate) use tokens::{Closed, looks_like, shown};
+pub use tokens::{CreatedToken, NewToken, TokenBook, TokenError, TokenRow};
 pub(crate) use within::Within;
+
+/// By what somebody is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum How {
+    /// Not at all.
+    Nobody,
+    /// This server asks nobody.
+    Open,
+    /// By the token of the server's settings.
+    Server,
+    /// By a token of the store.
+    Token {
+        /// Its id.
+        id: [u8; 6],
+        /// Its name; may be empty.
+        name: String,
+    },
+    /// By the name in a client certificate.
+    Certificate(String),
+}
 
 /// The one who asks. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller(Arc<Rights>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Rights {
     scopes: Scopes,
     bounds: Bounds,
+    how: How,
+    is_in_session: bool,
 }
 
 impl Caller {
     /// One with these rights.
-    pub(crate) fn new(scopes: Scopes, bounds: Bounds) -> Self {
-        Self(Arc::new(Rights { scopes, bounds }))
+    pub(crate) fn known(scopes: Scopes, bounds: Bounds, how: How) -> Self {
+        Self(Arc::new(Rights { scopes, bounds, how, is_in_session: false }))
+    }
+
+    /// The same, by a browser's cookie.
+    pub(crate) fn in_session(self) -> Self {
+        Self(Arc::new(Rights { is_in_session: true, ..(*self.0).clone() }))
     }
 
     /// One who may do everything: the server itself, and everyone where no token is asked for.
     pub(crate) fn everything() -> Self {
-        Self::new(std::iter::once(Scope::Admin).collect(), Bounds::default())
+        Self::known(std::iter::once(Scope::Admin).collect(), Bounds::default(), How::Open)
     }
 
     /// One who is not known: only what is open to all.
     pub(crate) fn nobody() -> Self {
-        Self::new(Scopes::default(), Bounds::default())
+        Self::known(Scopes::default(), Bounds::default(), How::Nobody)
+    }
+
+    /// By what it is known.
+    pub(crate) fn how(&self) -> &How {
+        &self.0.how
+    }
+
+    /// Whether by a browser's cookie.
+    pub(crate) fn is_in_session(&self) -> bool {
+        self.0.is_in_session
+    }
+
+    /// What it may do.
+    pub(crate) fn scopes(&self) -> Scopes {
+        self.0.scopes
     }
 
     /// Whether it has a scope; an admin has all.
@@ -139,7 +190,6 @@ impl Caller {
     }
 
     /// A query that another server is to answer, with every selector within its bounds.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for queries that are forwarded"))]
     pub(crate) fn confined_text(&self, query: &str) -> Result<String, QueryError> {
         if !self.is_bounded() {
             return Ok(query.to_owned());
@@ -158,6 +208,32 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
+/// How often it is written down when tokens were used.
+const NOTE_EVERY: Duration = Duration::from_mins(1);
+
+/// Starts writing down when tokens were used; ends when the server stops.
+pub(crate) fn spawn(app: &App) {
+    let app = Arc::clone(app);
+    let mut stopping = app.stopping.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(NOTE_EVERY) => (),
+                () = stopped(&mut stopping) => return,
+            }
+            let app = Arc::clone(&app);
+            let _ = tokio::task::spawn_blocking(move || note_used(&app)).await;
+        }
+    });
+}
+
+/// Writes down when tokens were used.
+pub(crate) fn note_used(app: &App) {
+    if let Err(error) = app.access.tokens.note_used() {
+        tracing::warn!(%error, "cannot note when tokens were used");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,7 +244,7 @@ mod tests {
             workspace: None,
             project: project.map(str::to_owned),
         };
-        Caller::new(std::iter::once(Scope::Read).collect(), bounds)
+        Caller::known(std::iter::once(Scope::Read).collect(), bounds, How::Open)
     }
 
     fn path(organization: &str, project: &str) -> RunPath {

@@ -30,6 +30,13 @@ const RULES: &[(&str, &str, Needs)] = &[
     ("GET", "/readyz", OPEN),
     ("GET", "/metrics", READ_ALL),
     ("GET", "/api/openapi.json", ANYBODY),
+    ("GET", "/api/tg/v1/session", OPEN),
+    ("DELETE", "/api/tg/v1/session", OPEN),
+    ("POST", "/api/tg/v1/login", OPEN),
+    ("POST", "/api/tg/v1/login-links", ANYBODY),
+    ("GET", "/api/tg/v1/tokens", ADMIN_ALL),
+    ("POST", "/api/tg/v1/tokens", ADMIN_ALL),
+    ("DELETE", "/api/tg/v1/tokens/{id}", ADMIN_ALL),
     ("POST", "/api/tg/v1/push", SEND),
     ("GET", "/api/tg/v1/runs", READ),
     ("GET", "/api/tg/v1/filter", READ),
@@ -41,12 +48,17 @@ const RULES: &[(&str, &str, Needs)] = &[
     ("GET", "/api/tg/v1/runs/{run_id}/points", READ),
     ("GET", "/api/tg/v1/runs/{run_id}/export", READ),
     ("GET", "/api/tg/v1/export", READ),
+    ("GET", "/api/tg/v1/compare", READ),
+    ("POST", "/api/tg/v1/backup", ADMIN_ALL),
     ("POST", "/api/tg/v1/points", READ),
     ("GET", "/api/tg/v1/stream", READ),
     ("GET", "/api/tg/v1/complete", READ),
     ("GET", "/api/tg/v1/explain", READ),
     ("GET", "/api/tg/v1/metrics", READ),
     ("GET", "/api/tg/v1/status", READ),
+    ("GET", "/api/tg/v1/storage", READ_ALL),
+    ("POST", "/api/tg/v1/storage/refused/retry", ADMIN_ALL),
+    ("DELETE", "/api/tg/v1/storage/refused", ADMIN_ALL),
     ("POST", "/api/v1/write", SEND),
     ("*", "/api/v1/query", READ),
     ("*", "/api/v1/query_range", READ),
@@ -81,6 +93,32 @@ pub(crate) fn needs(method: &str, route: &str) -> Needs {
 
 fn rule(method: &str, route: &str) -> Option<Needs> {
     let method = if method == "HEAD" { "GET" } else { method };
-    let is_it = |of: &str, path: &str| path == route && (of == method || of == "*");
+    let is_it = |of: &str, path: &str| path == route && (of == method || of == "*" || method == "*");
     RULES.iter().find(|(of, path, _)| is_it(of, path)).map(|(_, _, needs)| *needs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_route_has_a_rule_and_every_rule_a_route() {
+        let routes = crate::api::routes();
+        for route in &routes {
+            assert!(rule(route.method, route.path).is_some(), "{} {} has no rule", route.method, route.path);
+        }
+        for (method, path, _) in RULES {
+            let is_it = |route: &crate::Route| {
+                route.path == *path && (route.method == *method || route.method == "*" || *method == "*")
+            };
+            assert!(routes.iter().any(is_it), "{method} {path} is no route");
+        }
+    }
+
+    #[test]
+    fn what_has_no_rule_is_for_admins_that_see_everything() {
+        assert_eq!(needs("GET", "/api/tg/v1/new"), ADMIN_ALL);
+        assert_eq!(needs("PUT", "/api/tg/v1/runs"), ADMIN_ALL);
+        assert_eq!(needs("HEAD", "/api/tg/v1/runs"), READ);
+    }
 }

@@ -1,5 +1,6 @@
 //! The HTTP API: one table of routes, one file a noun.
 
+mod access;
 mod complete;
 mod explain;
 mod export;
@@ -27,7 +28,7 @@ use tower_http::compression::CompressionLayer;
 use utoipa::OpenApi;
 
 use crate::app::{App, Shared};
-use crate::access::Caller;
+use crate::access::{Caller, needs as access_needs};
 use crate::error::ApiError;
 use crate::guard;
 
@@ -37,7 +38,6 @@ pub(crate) const JSON_BYTES_MAX: usize = 1 << 20;
 /// A row of the route table.
 pub(crate) struct Row {
     /// Method, in capitals; the description's test compares it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "`answer` knows its own method"))]
     pub(crate) method: &'static str,
     /// Path, with `{names}`.
     pub(crate) path: &'static str,
@@ -59,6 +59,13 @@ pub(crate) fn table() -> Vec<Row> {
         row("GET", "/api/tg/v1/runs/{run_id}/export", get(export::export)),
         row("POST", "/api/tg/v1/points", post(points::many)),
         row("GET", "/api/tg/v1/stream", get(stream::stream)),
+        row("GET", "/api/tg/v1/session", get(access::session)),
+        row("DELETE", "/api/tg/v1/session", delete(access::logout)),
+        row("POST", "/api/tg/v1/login", post(access::login)),
+        row("POST", "/api/tg/v1/login-links", post(access::link)),
+        row("GET", "/api/tg/v1/tokens", get(access::list)),
+        row("POST", "/api/tg/v1/tokens", post(access::create)),
+        row("DELETE", "/api/tg/v1/tokens/{id}", delete(access::revoke)),
         row("POST", "/api/tg/v1/push", post(push::push)),
         row("GET", "/api/tg/v1/complete", get(complete::complete)),
         row("GET", "/api/tg/v1/explain", get(explain::explain)),
@@ -69,6 +76,19 @@ pub(crate) fn table() -> Vec<Row> {
         row("GET", "/readyz", get(root::readyz)),
         row("GET", "/metrics", get(root::metrics)),
     ]
+}
+
+/// Every path with who may ask it.
+pub(crate) fn routes() -> Vec<crate::Route> {
+    let ours = table().into_iter().map(|row| (row.method, row.path));
+    let theirs = prometheus::table().into_iter().map(|(path, _)| ("*", path));
+    ours.chain(theirs)
+        .map(|(method, path)| {
+            let needs = access_needs(method, path);
+            let scopes = needs.scopes.iter().map(|scope| scope.as_str()).collect();
+            crate::Route { method, path, scopes, bounded: needs.bounded }
+        })
+        .collect()
 }
 
 #[derive(OpenApi)]
@@ -89,6 +109,13 @@ pub(crate) fn table() -> Vec<Row> {
         points::many,
         export::export,
         stream::stream,
+        access::session,
+        access::logout,
+        access::login,
+        access::link,
+        access::list,
+        access::create,
+        access::revoke,
         push::push,
         complete::complete,
         explain::explain,
