@@ -526,7 +526,7 @@ fn main() {
                     ranges += 1;
                     bytes += usize::from(body.contains(&data));
                 }
-                let ours: Value = serde_json::from_str(&json::write_answer(&answer)).unwrap();
+                let ours: Value = serde_json::from_str(&json::write_answer(&answer).unwrap().text).unwrap();
                 let (ours, theirs) = (points(&ours), points(&theirs));
                 match difference(&ours, &theirs) {
                     None if theirs.is_empty() => empty += 1,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use model::Labels;
 
 use crate::eval::{Grid, Row, Samples};
+use crate::limits::{Budget, Charge};
 use crate::number::millis;
 
 /// An answer with what was remarkable on the way.
@@ -18,6 +19,11 @@ pub struct Answer {
     pub infos: Vec<String>,
     /// What it cost.
     pub stats: Stats,
+    /// The bounds that hold while it is written.
+    pub(crate) budget: Arc<Budget>,
+    /// The memory of `data`.
+    #[expect(dead_code, reason = "held until the answer is dropped")]
+    pub(crate) charge: Charge,
 }
 
 /// What a query cost.
@@ -134,6 +140,32 @@ impl Data {
                 })
                 .collect(),
         )
+    }
+
+    /// What it holds in memory, bytes, near enough.
+    pub(crate) fn bytes(&self) -> u64 {
+        const SERIES_BYTES: usize = 64;
+        let bytes = match self {
+            Self::Scalar { .. } | Self::String { .. } => SERIES_BYTES,
+            Self::Vector { samples, .. } => samples.len() * SERIES_BYTES,
+            Self::Matrix(runs) => runs
+                .iter()
+                .map(|run| match &run.points {
+                    Points::Steps { grid, .. } => SERIES_BYTES + grid.steps * 8,
+                    Points::Raw { times_ns, .. } => SERIES_BYTES + times_ns.len() * 16,
+                })
+                .sum(),
+        };
+        bytes as u64
+    }
+
+    /// How many samples there are.
+    pub(crate) fn count(&self) -> u64 {
+        match self {
+            Self::Scalar { .. } | Self::String { .. } => 1,
+            Self::Vector { samples, .. } => samples.len() as u64,
+            Self::Matrix(runs) => runs.iter().map(|run| run.points().count() as u64).sum(),
+        }
     }
 
     /// How many series there are.

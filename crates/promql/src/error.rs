@@ -73,6 +73,18 @@ pub enum QueryError {
         /// The limit.
         limit: u64,
     },
+    /// Over what queries may hold together, see [`crate::Memory`].
+    #[error(
+        "the query holds {found} bytes and others {others}, all together may hold {limit} (`memory_max_bytes`): ask again when they are done, aggregate earlier or use a larger step"
+    )]
+    MemoryTaken {
+        /// Bytes that this query holds.
+        found: u64,
+        /// Bytes that others hold.
+        others: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// Over [`crate::Limits::time_max`].
     #[error("query timed out in expression evaluation: it took longer than {limit:?} (`time_max`)")]
     Timeout {
@@ -91,7 +103,7 @@ pub enum QueryError {
 }
 
 impl QueryError {
-    /// The `errorType` that Prometheus' HTTP API gives such an error.
+    /// The `errorType` that Prometheus' HTTP API gives such an error; `unavailable` is ours.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Parse { .. } | Self::Unsupported { .. } => "bad_data",
@@ -100,6 +112,7 @@ impl QueryError {
             | Self::TooManySeries { .. }
             | Self::TooMuchMemory { .. }
             | Self::Source(_) => "execution",
+            Self::MemoryTaken { .. } => "unavailable",
             Self::Timeout { .. } => "timeout",
             Self::Canceled => "canceled",
             Self::Internal(_) => "internal",

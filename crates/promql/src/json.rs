@@ -5,11 +5,35 @@ use std::fmt::Write as _;
 use model::Labels;
 
 use crate::answer::{Answer, Data, Run};
+use crate::error::QueryError;
 use crate::eval::Grid;
+use crate::limits::Charge;
 use crate::number::{millis, push_json};
+
+/// Bytes that a sample takes as text, near enough.
+const SAMPLE_BYTES: u64 = 28;
+/// Samples that are written between two looks at the bounds.
+const UNWATCHED: usize = 4_096;
+
+/// An answer as text, and the memory that it holds: what is kept of the text keeps the charge.
+#[derive(Debug)]
+pub struct Written {
+    /// The whole body.
+    pub text: String,
+    /// Given back when dropped.
+    pub charge: Charge,
+}
+
+/// Looks at the bounds now and then while text is written; an error stops it.
+type Watch<'w> = dyn FnMut(usize) -> Result<(), QueryError> + 'w;
 
 /// Appends the value of `data` in an API answer: `{"resultType":"vector","result":[...]}`.
 pub fn write_data(data: &Data, out: &mut String) {
+    let done = write_watched(data, out, &mut |_| Ok(()));
+    debug_assert!(done.is_ok());
+}
+
+fn write_watched(data: &Data, out: &mut String, watch: &mut Watch<'_>) -> Result<(), QueryError> {
     let kind = match data {
         Data::Scalar { .. } => "scalar",
         Data::String { .. } => "string",
@@ -31,6 +55,9 @@ pub fn write_data(data: &Data, out: &mut String) {
         Data::Vector { time_ms, samples } => {
             out.push('[');
             for (at, (labels, value)) in samples.iter().enumerate() {
+                if at % UNWATCHED == UNWATCHED - 1 {
+                    watch(out.len())?;
+                }
                 out.push_str(if at == 0 { "{\"metric\":" } else { ",{\"metric\":" });
                 push_labels(out, labels);
                 out.push_str(",\"value\":");
@@ -39,12 +66,14 @@ pub fn write_data(data: &Data, out: &mut String) {
             }
             out.push(']');
         }
-        Data::Matrix(runs) => push_runs(out, runs),
+        Data::Matrix(runs) => push_runs(out, runs, watch)?,
     }
     out.push('}');
+    Ok(())
 }
 
-fn push_runs(out: &mut String, runs: &[Run]) {
+fn push_runs(out: &mut String, runs: &[Run], watch: &mut Watch<'_>) -> Result<(), QueryError> {
+    let mut unwatched = 0;
     // Series of a range query share their times, so these are written once.
     let mut shared: Option<(Grid, Vec<String>)> = None;
     out.push('[');
@@ -53,6 +82,14 @@ fn push_runs(out: &mut String, runs: &[Run]) {
         push_labels(out, &run.labels);
         out.push_str(",\"values\":[");
         let start = out.len();
+        let mut count = |out: &String| {
+            unwatched += 1;
+            if unwatched < UNWATCHED {
+                return Ok(());
+            }
+            unwatched = 0;
+            watch(out.len())
+        };
         if let Some((grid, row)) = run.steps() {
             let (_, times) = match &mut shared {
                 Some(known) if known.0 == grid => known,
@@ -62,11 +99,13 @@ fn push_runs(out: &mut String, runs: &[Run]) {
                 out.push_str(&times[step]);
                 push_json(out, value);
                 out.push_str("\"],");
+                count(out)?;
             }
         } else {
             for (time_ms, value) in run.points() {
                 push_point(out, time_ms, value);
                 out.push(',');
+                count(out)?;
             }
         }
         if out.len() > start {
@@ -75,6 +114,7 @@ fn push_runs(out: &mut String, runs: &[Run]) {
         out.push_str("]}");
     }
     out.push(']');
+    Ok(())
 }
 
 /// The start of a point at each step: `[1435781451.781,"`.
@@ -88,14 +128,23 @@ fn grid_times(grid: Grid) -> Vec<String> {
     (0..grid.steps).map(text).collect()
 }
 
-/// The whole body of an answer to `/api/v1/query` or `/api/v1/query_range`.
-pub fn write_answer(answer: &Answer) -> String {
-    let mut out = String::from("{\"status\":\"success\",\"data\":");
-    write_data(&answer.data, &mut out);
-    push_list(&mut out, "warnings", &answer.warnings);
-    push_list(&mut out, "infos", &answer.infos);
-    out.push('}');
-    out
+/// The whole body of an answer to `/api/v1/query` or `/api/v1/query_range`. The bounds of the query hold
+/// for it as well: its time goes on, and the text is memory that the query holds.
+pub fn write_answer(answer: &Answer) -> Result<Written, QueryError> {
+    let budget = &answer.budget;
+    budget.check()?;
+    let mut charge = budget.hold(answer.data.count().saturating_mul(SAMPLE_BYTES))?;
+    let mut watch = |written: usize| {
+        budget.check()?;
+        charge.grow((written as u64).saturating_sub(charge.bytes()))
+    };
+    let mut text = String::from("{\"status\":\"success\",\"data\":");
+    write_watched(&answer.data, &mut text, &mut watch)?;
+    push_list(&mut text, "warnings", &answer.warnings);
+    push_list(&mut text, "infos", &answer.infos);
+    text.push('}');
+    watch(text.capacity())?;
+    Ok(Written { text, charge })
 }
 
 fn push_list(out: &mut String, name: &str, texts: &[String]) {

@@ -15,7 +15,8 @@ pub struct Limits {
     pub series_max: u64,
     /// Longest time a query may take.
     pub time_max: Duration,
-    /// Most bytes that a query's intermediate results may take.
+    /// Most bytes that a query may hold at one time: intermediate results, the answer, and the text it
+    /// is written as.
     pub memory_max_bytes: u64,
     /// Threads that one query may use.
     pub threads: usize,
@@ -31,6 +32,35 @@ impl Default for Limits {
             memory_max_bytes: 2 << 30,
             threads: 2,
         }
+    }
+}
+
+/// Memory that queries share. Clones are the same memory.
+#[derive(Debug, Clone)]
+pub struct Memory(Arc<Pool>);
+
+#[derive(Debug)]
+struct Pool {
+    max_bytes: u64,
+    taken: AtomicU64,
+}
+
+impl Memory {
+    /// Memory for queries that together hold at most `max_bytes`.
+    pub fn new(max_bytes: u64) -> Self {
+        Self(Arc::new(Pool { max_bytes, taken: AtomicU64::new(0) }))
+    }
+
+    /// What is held at the moment, bytes.
+    pub fn taken(&self) -> u64 {
+        self.0.taken.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Memory {
+    /// No bound of its own.
+    fn default() -> Self {
+        Self::new(u64::MAX)
     }
 }
 
@@ -60,6 +90,7 @@ impl Cancel {
 pub(crate) struct Budget {
     limits: Limits,
     cancel: Cancel,
+    memory: Memory,
     until: Option<Instant>,
     samples: AtomicU64,
     bytes: AtomicU64,
@@ -67,10 +98,11 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    pub(crate) fn new(limits: &Limits, cancel: &Cancel) -> Arc<Self> {
+    pub(crate) fn new(limits: &Limits, cancel: &Cancel, memory: &Memory) -> Arc<Self> {
         Arc::new(Self {
             limits: limits.clone(),
             cancel: cancel.clone(),
+            memory: memory.clone(),
             until: Instant::now().checked_add(limits.time_max),
             samples: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -120,12 +152,8 @@ impl Budget {
 
     /// Takes `bytes` until the charge is dropped.
     pub(crate) fn hold(self: &Arc<Self>, bytes: u64) -> Result<Charge, QueryError> {
-        let total = self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-        let charge = Charge { budget: self.clone(), bytes };
-        self.bytes_peak.fetch_max(total, Ordering::Relaxed);
-        if total > self.limits.memory_max_bytes {
-            return Err(QueryError::TooMuchMemory { found: total, limit: self.limits.memory_max_bytes });
-        }
+        let mut charge = Charge { budget: self.clone(), bytes: 0 };
+        charge.grow(bytes)?;
         Ok(charge)
     }
 
@@ -138,15 +166,40 @@ impl Budget {
     }
 }
 
-/// Bytes held; given back when dropped.
+/// Memory that is held for a query; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Charge {
+pub struct Charge {
     budget: Arc<Budget>,
     bytes: u64,
+}
+
+impl Charge {
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Takes `bytes` more.
+    pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), QueryError> {
+        let budget = &self.budget;
+        let add = |to: &AtomicU64| to.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        let (found, taken) = (add(&budget.bytes), add(&budget.memory.0.taken));
+        self.bytes += bytes;
+        budget.bytes_peak.fetch_max(found, Ordering::Relaxed);
+        let (limit, limit_of_all) = (budget.limits.memory_max_bytes, budget.memory.0.max_bytes);
+        if found > limit {
+            return Err(QueryError::TooMuchMemory { found, limit });
+        }
+        if taken > limit_of_all {
+            return Err(QueryError::MemoryTaken { found, others: taken - found, limit: limit_of_all });
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
         self.budget.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.memory.0.taken.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

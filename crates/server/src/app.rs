@@ -103,6 +103,8 @@ pub(crate) struct Turns {
     pub(crate) streams: Bounded,
     /// PromQL queries.
     pub(crate) querying: Bounded,
+    /// What queries hold in memory, their answers included.
+    pub(crate) query_memory: promql::Memory,
 }
 
 impl Turns {
@@ -115,6 +117,7 @@ impl Turns {
             bodies_kib: Bounded::new(BODIES_KIB_MAX),
             streams: Bounded::new(STREAMS_MAX),
             querying: Bounded::new(config.query.concurrency),
+            query_memory: promql::Memory::new(config.query.memory_max_bytes),
         }
     }
 }

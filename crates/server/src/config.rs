@@ -107,7 +107,8 @@ pub struct QueryConfig {
     pub time_max: Duration,
     /// Queries evaluated at once.
     pub concurrency: usize,
-    /// Most bytes that one query's intermediate results and its answer may take, each.
+    /// Most bytes that all queries together may hold: intermediate results, answers, and the text of
+    /// answers until it is sent.
     pub memory_max_bytes: u64,
 }
 
@@ -468,7 +469,7 @@ const SETTINGS: [Field; 23] = [
         "query-memory-max-bytes",
         Shape::Bytes,
         "1GiB",
-        "Most bytes that the intermediate results of one query, and its answer, may take",
+        "Most bytes that all queries together may hold: intermediate results, answers, and their text until it is sent",
         |c, v| {
             c.query.memory_max_bytes = bytes(one(v)?)?;
             Ok(())

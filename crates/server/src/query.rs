@@ -4,40 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use promql::{Answer, Cancel, Data, Limits, Matcher, Options, Query, QueryError, Source};
+pub(crate) use promql::parse_selector;
+use promql::{Answer, Cancel, Limits, Options, QueryError, Source};
 
 use crate::access::{Caller, Within};
 use crate::app::{App, Shared, blocking};
 use crate::config::Config;
 use crate::error::ApiError;
 use crate::source::StoreSource;
-
-/// Bytes that a point of an answer takes as JSON, near enough.
-const POINT_BYTES: u64 = 28;
-
-/// Most patterns in one query: compiled, each may take megabytes.
-const PATTERNS_MAX: usize = 100;
-
-/// Reads a query.
-pub(crate) fn parse(text: &str) -> Result<Query, QueryError> {
-    check_patterns(text)?;
-    Query::parse(text)
-}
-
-/// Reads the lists of matchers of one selector.
-pub(crate) fn parse_selector(text: &str) -> Result<Vec<Vec<Matcher>>, QueryError> {
-    check_patterns(text)?;
-    promql::parse_selector(text)
-}
-
-fn check_patterns(text: &str) -> Result<(), QueryError> {
-    let found = text.matches("=~").count() + text.matches("!~").count();
-    if found > PATTERNS_MAX {
-        let reason = format!("the query has {found} patterns, at most {PATTERNS_MAX} are taken");
-        return Err(QueryError::Parse { place: "1:1".to_owned(), reason });
-    }
-    Ok(())
-}
 
 /// What a caller asks for beside the query.
 #[derive(Debug, Clone, Copy, Default)]
@@ -95,21 +69,22 @@ pub(crate) fn limits(config: &Config) -> Limits {
 }
 
 /// Evaluates by `work`, of what the caller sees, and writes the answer by `write`, on a thread of its
-/// own. Dropping the future stops the query.
+/// own. Time and memory of the query are bounded until that is done. Dropping the future stops the
+/// query.
 pub(crate) async fn ask<T: Send + 'static>(
     app: &App,
     caller: &Caller,
     wishes: Wishes,
     work: impl FnOnce(&dyn Source, &Options) -> Result<Answer, QueryError> + Send + 'static,
-    write: impl FnOnce(Answer, Times) -> T + Send + 'static,
+    write: impl FnOnce(Answer, Times) -> Result<T, QueryError> + Send + 'static,
 ) -> Result<T, AskError> {
     let mut limits = limits(&app.config);
     limits.time_max = wishes.time_max.map_or(limits.time_max, |wish| wish.min(limits.time_max));
-    let memory_max_bytes = limits.memory_max_bytes;
     let cancel = Cancel::new();
     let options = Options {
         lookback: wishes.lookback.unwrap_or(Options::default().lookback),
         limits,
+        memory: app.turns.query_memory.clone(),
         cancel: cancel.clone(),
         ..Options::default()
     };
@@ -126,36 +101,21 @@ pub(crate) async fn ask<T: Send + 'static>(
         let _turn = turn;
         let started = Instant::now();
         let answer = work(&Within::new(StoreSource(&shared.store), &caller), &options);
-        let answer = answer.and_then(|answer| check_size(answer, memory_max_bytes));
         let evaluated = started.elapsed();
-        count(&shared, &answer, evaluated);
-        Ok(answer.map(|answer| write(answer, Times { queued, evaluated })))
+        let samples_read = answer.as_ref().map_or(0, |answer| answer.stats.samples_read);
+        let written = answer.and_then(|answer| write(answer, Times { queued, evaluated }));
+        count(&shared, &written, samples_read, evaluated);
+        Ok(written)
     })
     .await;
     drop(waiting);
     answer.map_err(AskError::Server)?.map_err(AskError::Query)
 }
 
-/// Refuses an answer that would take too much memory as text.
-fn check_size(answer: Answer, limit: u64) -> Result<Answer, QueryError> {
-    let points = match &answer.data {
-        Data::Scalar { .. } | Data::String { .. } => 1,
-        Data::Vector { samples, .. } => samples.len() as u64,
-        Data::Matrix(runs) => runs.iter().map(|run| run.points().count() as u64).sum(),
-    };
-    let found = points.saturating_mul(POINT_BYTES);
-    if found > limit { Err(QueryError::TooMuchMemory { found, limit }) } else { Ok(answer) }
-}
-
-fn count(shared: &Shared, answer: &Result<Answer, QueryError>, took: Duration) {
+fn count<T>(shared: &Shared, written: &Result<T, QueryError>, samples_read: u64, took: Duration) {
     let metrics = &shared.metrics;
-    let outcome = match answer {
-        Ok(answer) => {
-            metrics.query_samples.fetch_add(answer.stats.samples_read, Ordering::Relaxed);
-            "answered"
-        }
-        Err(error) => error.kind(),
-    };
+    let outcome = written.as_ref().map_or_else(QueryError::kind, |_| "answered");
+    metrics.query_samples.fetch_add(samples_read, Ordering::Relaxed);
     metrics.queries.add(&[outcome], 1);
     metrics.querying_us.fetch_add(u64::try_from(took.as_micros()).unwrap_or(0), Ordering::Relaxed);
 }

@@ -20,6 +20,8 @@ const QUERY_BYTES_MAX: usize = 1 << 20;
 const NESTING_MAX: usize = 400;
 /// Most names, operators and brackets of one query.
 const OPERATORS_MAX: usize = 10_000;
+/// Most patterns of one query: compiled, each may take megabytes.
+const PATTERNS_MAX: usize = 100;
 /// Trees up to this deep are walked on the caller's stack.
 const SHALLOW: usize = 60;
 /// Stack of a thread that walks deeper ones.

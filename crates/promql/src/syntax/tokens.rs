@@ -1,7 +1,7 @@
 //! A query's tokens with their places. Only places, nesting and refusals depend on this scanner;
 //! what is valid is for `promql-parser` to say.
 
-use super::{NESTING_MAX, OPERATORS_MAX};
+use super::{NESTING_MAX, OPERATORS_MAX, PATTERNS_MAX};
 
 /// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,7 +153,7 @@ fn quoted(rest: &str, quote: char) -> Option<usize> {
 pub(super) fn depth(text: &str, tokens: &[Token]) -> Result<usize, (u32, String)> {
     // Operators of each open bracket: a path from the root passes all of them at most.
     let mut open = vec![0_usize];
-    let (mut deep, mut deepest, mut marks) = (0_usize, 0_usize, 0_usize);
+    let (mut deep, mut deepest, mut marks, mut patterns) = (0_usize, 0_usize, 0_usize, 0_usize);
     for token in tokens.iter().filter(|token| matches!(token.kind, Kind::Mark | Kind::Word)) {
         marks += 1;
         match token.text(text) {
@@ -169,7 +169,8 @@ pub(super) fn depth(text: &str, tokens: &[Token]) -> Result<usize, (u32, String)
                     *last += subquery;
                 }
             }
-            "," | ":" | "@" | "=" | "=~" | "!~" => {}
+            "=~" | "!~" => patterns += 1,
+            "," | ":" | "@" | "=" => {}
             word if token.kind == Kind::Mark || is_operator(word) => {
                 deep += 1;
                 if let Some(last) = open.last_mut() {
@@ -181,6 +182,12 @@ pub(super) fn depth(text: &str, tokens: &[Token]) -> Result<usize, (u32, String)
         deepest = deepest.max(deep);
         if open.len() > NESTING_MAX + 1 {
             return Err((token.start, format!("brackets are nested deeper than {NESTING_MAX}")));
+        }
+        if patterns > PATTERNS_MAX {
+            let reason = format!(
+                "the query has more than {PATTERNS_MAX} patterns: list what is meant in one, such as `a|b`"
+            );
+            return Err((token.start, reason));
         }
         if marks > OPERATORS_MAX {
             let reason = format!(

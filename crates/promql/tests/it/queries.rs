@@ -1,7 +1,7 @@
 //! Parsing, errors, answers and their JSON.
 
 use model::Labels;
-use promql::{Cancel, Data, Limits, MemorySource, Options, Query, QueryError, ValueType, json};
+use promql::{Cancel, Data, Limits, Memory, MemorySource, Options, Query, QueryError, ValueType, json};
 
 fn source() -> MemorySource {
     let mut source = MemorySource::new();
@@ -16,7 +16,7 @@ fn source() -> MemorySource {
 
 fn json_of(query: &str, time_ms: i64) -> String {
     let query = Query::parse(query).unwrap();
-    json::write_answer(&query.instant(&source(), time_ms, &Options::default()).unwrap())
+    json::write_answer(&query.instant(&source(), time_ms, &Options::default()).unwrap()).unwrap().text
 }
 
 #[test]
@@ -113,6 +113,52 @@ fn limits_have_names() {
     assert!(ask("power", small).to_string().contains("`memory_max_bytes`"));
     let instant = Limits { time_max: std::time::Duration::ZERO, ..Limits::default() };
     assert_eq!(ask("power", instant).kind(), "timeout");
+}
+
+#[test]
+fn memory_is_shared_with_others_and_held_until_the_answer_and_its_text_are_gone() {
+    let memory = Memory::new(70_000);
+    let options = Options { memory: memory.clone(), ..Options::default() };
+    let ask = || Query::parse("power").unwrap().range(&source(), (0, 900_000, 1_000), &options);
+    let first = ask().unwrap();
+    let alone = memory.taken();
+    assert!(alone >= 2 * 901 * 8, "{alone}");
+    let written = json::write_answer(&first).unwrap();
+    assert!(memory.taken() >= alone + written.text.len() as u64, "{}", memory.taken());
+    let refused = ask().unwrap_err();
+    assert_eq!(refused.kind(), "unavailable");
+    assert!(refused.to_string().contains("`memory_max_bytes`"), "{refused}");
+    drop(first);
+    assert!(memory.taken() >= written.text.len() as u64, "{}", memory.taken());
+    drop(written);
+    assert_eq!(memory.taken(), 0);
+    assert!(ask().is_ok());
+    assert_eq!(memory.taken(), 0);
+}
+
+#[test]
+fn the_text_of_an_answer_counts_and_its_writing_stops_with_the_query() {
+    let cancel = Cancel::new();
+    let limits = Limits { memory_max_bytes: 40_000, ..Limits::default() };
+    let options = Options { cancel: cancel.clone(), limits, ..Options::default() };
+    let answer = Query::parse("power").unwrap().range(&source(), (0, 900_000, 1_000), &options).unwrap();
+    let refused = json::write_answer(&answer).unwrap_err();
+    assert!(matches!(refused, QueryError::TooMuchMemory { limit: 40_000, .. }), "{refused}");
+    cancel.cancel();
+    assert_eq!(json::write_answer(&answer).unwrap_err(), QueryError::Canceled);
+}
+
+#[test]
+fn patterns_of_one_query_are_bounded() {
+    let query = |patterns: usize| {
+        let one = |at: usize| format!("l{at}=~\"a.*\"");
+        format!("{{{}}}", (0..patterns).map(one).collect::<Vec<_>>().join(","))
+    };
+    assert!(Query::parse(&query(100)).is_ok());
+    let refused = Query::parse(&query(101)).unwrap_err().to_string();
+    assert!(refused.contains("more than 100 patterns"), "{refused}");
+    let text = format!("label_replace(a, \"b\", \"{}\", \"c\", \"d\")", "=~".repeat(200));
+    assert!(Query::parse(&text).is_ok());
 }
 
 #[test]
@@ -250,7 +296,7 @@ fn threads_do_not_change_an_answer() {
             let limits = Limits { threads, ..Limits::default() };
             let options = Options { limits, ..Options::default() };
             let answer = Query::parse(text).unwrap().range(&source, (0, 700_000, 20_000), &options).unwrap();
-            json::write_answer(&answer)
+            json::write_answer(&answer).unwrap().text
         };
         assert_eq!(ask(1), ask(8), "{text}");
     }

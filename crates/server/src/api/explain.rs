@@ -91,7 +91,7 @@ pub(crate) async fn explain(
             let metric = known.iter().find(|known| known.metric.name == name)?;
             Some(only_grows(name, metric.metric.of))
         };
-        let (error, advice) = match crate::query::parse(&text) {
+        let (error, advice) = match Query::parse(&text) {
             Ok(query) => (None, advise(&query, &grows)),
             Err(error) => (Some(error.to_string()), Vec::new()),
         };

@@ -106,7 +106,8 @@ fn run(app: &App, state: State, alerting: &AlertingConfig) -> Result<(), RulesEr
     let shown: Shown = Arc::new(Mutex::new(state.groups.iter().map(show::show).collect()));
     let outside = outside(app, alerting);
     let cancel = Cancel::new();
-    let options = Options { limits: limits(&app.config), cancel: cancel.clone(), ..Options::default() };
+    let (limits, memory) = (limits(&app.config), app.turns.query_memory.clone());
+    let options = Options { limits, memory, cancel: cancel.clone(), ..Options::default() };
     let setting =
         Setting { options, external_labels: outside.labels.clone(), external_url: outside.url.clone() };
     let stopping: Arc<(Mutex<bool>, Condvar)> = Arc::default();

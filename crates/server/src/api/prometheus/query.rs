@@ -2,15 +2,15 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use promql::Answer;
-use promql::json::{push_text, write_answer};
+use promql::json::{Written, push_text, write_answer};
+use promql::{Answer, Query, QueryError};
 
 use super::asked::{Asked, CUT};
-use super::{Failure, json, success};
+use super::{Failure, success, written};
 use crate::app::{App, blocking};
 use crate::clock::now_ms;
 use crate::error::ApiError;
-use crate::query::{Times, ask, parse};
+use crate::query::{Times, ask};
 
 /// Most steps of one range.
 const STEPS_MAX: i64 = 11_000;
@@ -38,10 +38,10 @@ pub(super) async fn instant(State(app): State<App>, asked: Asked) -> Result<Resp
         &app,
         asked.caller(),
         wishes,
-        move |source, options| parse(&text)?.instant(source, time_ms, options),
+        move |source, options| Query::parse(&text)?.instant(source, time_ms, options),
         move |answer, times| write(answer, times, shape),
     );
-    Ok(json(body.await?))
+    Ok(written(body.await?))
 }
 
 /// A query over a range.
@@ -64,17 +64,17 @@ pub(super) async fn range(State(app): State<App>, asked: Asked) -> Result<Respon
         &app,
         asked.caller(),
         wishes,
-        move |source, options| parse(&text)?.range(source, (start_ms, end_ms, step_ms), options),
+        move |source, options| Query::parse(&text)?.range(source, (start_ms, end_ms, step_ms), options),
         move |answer, times| write(answer, times, shape),
     );
-    Ok(json(body.await?))
+    Ok(written(body.await?))
 }
 
 /// Exemplars are taken in and not kept: there are none, for any query that can be read.
 pub(super) async fn exemplars(asked: Asked) -> Result<Response, Failure> {
     asked.span_ns()?;
     let text = asked.get("query").to_owned();
-    let parsed = blocking(move || Ok::<_, ApiError>(parse(&text).map(drop))).await?;
+    let parsed = blocking(move || Ok::<_, ApiError>(Query::parse(&text).map(drop))).await?;
     parsed?;
     Ok(success("[]", &[]))
 }
@@ -82,25 +82,27 @@ pub(super) async fn exemplars(asked: Asked) -> Result<Response, Failure> {
 /// The query, laid out for people.
 pub(super) async fn format(asked: Asked) -> Result<Response, Failure> {
     let text = asked.get("query").to_owned();
-    let formatted = blocking(move || {
-        let checked = parse(&text);
-        Ok::<_, ApiError>(checked.and_then(|_query| promql::format_query(&text)))
-    });
+    let formatted = blocking(move || Ok::<_, ApiError>(promql::format_query(&text)));
     let mut data = String::new();
     push_text(&mut data, &formatted.await??);
     Ok(success(&data, &[]))
 }
 
-/// The whole body.
-fn write(mut answer: Answer, times: Times, shape: Shape) -> String {
-    if answer.data.truncate(shape.limit) {
+/// The whole body. An answer that was cut says of how many series it has the first.
+fn write(mut answer: Answer, times: Times, shape: Shape) -> Result<Written, QueryError> {
+    let total = answer.data.len();
+    let cut = answer.data.truncate(shape.limit);
+    if cut {
         answer.warnings.push(CUT.to_owned());
     }
-    let mut body = write_answer(&answer);
+    let mut written = write_answer(&answer)?;
     if shape.stats {
-        add_stats(&mut body, &answer, times);
+        add_stats(&mut written.text, &answer, times);
     }
-    body
+    if cut {
+        super::add_total(&mut written.text, total);
+    }
+    Ok(written)
 }
 
 /// Puts the statistics where Prometheus has them: last in `data`.
@@ -133,7 +135,7 @@ fn add_stats(body: &mut String, answer: &Answer, times: Times) {
 
 #[cfg(test)]
 mod tests {
-    use promql::{MemorySource, Options, Query};
+    use promql::{MemorySource, Options};
 
     use super::*;
 
@@ -147,7 +149,7 @@ mod tests {
         let times = Times { queued: std::time::Duration::ZERO, evaluated: std::time::Duration::ZERO };
         for query in ["1", "vector(1)", "quantile(2, vector(1))"] {
             let body = write(answer(query), times, Shape { limit: 10, stats: true });
-            let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+            let body: serde_json::Value = serde_json::from_str(&body.unwrap().text).unwrap();
             assert!(body["data"]["stats"]["samples"]["totalQueryableSamples"].is_u64(), "{body}");
             assert_eq!(body["warnings"].is_array(), query.starts_with("quantile"), "{body}");
         }
