@@ -42,7 +42,7 @@ impl Labels {
     }
 
     /// Names and values in order of name.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> + Clone {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 

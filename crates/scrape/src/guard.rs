@@ -15,7 +15,7 @@ const METADATA: [IpAddr; 2] = [
 ///
 /// Link-local ranges hold the metadata services of clouds, which hand out credentials. Loopback and
 /// private addresses are ordinary targets: only the operator names targets.
-pub(crate) fn refusal(address: IpAddr) -> Option<&'static str> {
+pub fn refusal(address: IpAddr) -> Option<&'static str> {
     let address = address.to_canonical();
     let is_link_local = match address {
         IpAddr::V4(v4) => v4.is_link_local(),

@@ -22,6 +22,7 @@ mod units;
 mod yaml;
 
 pub use config::{Config, ConfigError};
+pub use guard::refusal;
 pub use page::{
     MetricMetadata, PageEntry, PageExemplar, PageFormat, PageParser, PageSample, ScrapeBatch,
     ScrapedExemplar, ScrapedSample, TakeEntry,

@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) known: Known,
     /// What scrapes, if anything does.
     pub(crate) scraper: Mutex<Option<Scraper>>,
+    /// The far storage, if there is one.
+    pub(crate) far: Option<Arc<crate::far::Far>>,
     /// What evaluates rules, if there are any.
     pub(crate) ruler: Mutex<Option<Ruler>>,
     /// An address under which this machine reaches it.

@@ -4,6 +4,7 @@
 //! Flag before variable before file before default; a key that is not in the table is an error.
 
 mod alerting;
+mod storage;
 mod tls;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use crate::nearest::nearest;
 use crate::reload::Reread;
 
 pub use alerting::AlertingConfig;
+pub use storage::{StorageConfig, StorageKind};
 pub use tls::TlsConfig;
 
 /// Text that no log shows.
@@ -88,6 +90,8 @@ pub struct Config {
     pub own_metrics_interval: Duration,
     /// What PromQL queries may cost.
     pub query: QueryConfig,
+    /// Where samples go beside this machine.
+    pub storage: StorageConfig,
     /// `auto`, `text` or `json`; the program that starts the server applies it.
     pub log_format: String,
     /// What metrics mean, for lists and charts; not a setting, the program hands it in.
@@ -232,7 +236,7 @@ pub const FIELDS: [Field; COUNT] = {
 };
 
 /// The tables of settings, in the order in which help and reference show them.
-const PARTS: [&[Field]; 3] = [&SETTINGS, &tls::FIELDS, &alerting::FIELDS];
+const PARTS: [&[Field]; 4] = [&SETTINGS, &tls::FIELDS, &alerting::FIELDS, &storage::FIELDS];
 
 const COUNT: usize = {
     let (mut count, mut part) = (0, 0);
@@ -525,6 +529,7 @@ impl Default for Config {
                 concurrency: 8,
                 memory_max_bytes: 1 << 30,
             },
+            storage: StorageConfig::default(),
             log_format: "auto".into(),
             catalog: Vec::new(),
             reread: Reread::default(),

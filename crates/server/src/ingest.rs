@@ -10,6 +10,7 @@ use store::{AppendError, Batch, Receipt, SeriesBatch};
 use wire::push::{Count, PushError, PushRequest, PushResponse, Series};
 
 use crate::app::Shared;
+use crate::far::Outgoing;
 
 /// Longest of a run's four names, bytes.
 const RUN_NAME_BYTES_MAX: usize = 256;
@@ -123,7 +124,7 @@ pub(crate) fn store(
     door: &'static str,
 ) -> Result<PushResponse, AppendError> {
     let Checked { batch, run, refused } = checked;
-    let receipt = shared.store.append(batch).inspect_err(|error| {
+    let receipt = keep(shared, batch, &run).inspect_err(|error| {
         shared.metrics.requests.add(&[door, outcome(error)], 1);
     })?;
     let id = run.id();
@@ -148,6 +149,22 @@ pub(crate) fn store(
         refused,
         duplicate: receipt.duplicate,
     })
+}
+
+/// Stores a batch here, and queues it for the far storage where there is one. A delivery that the
+/// store had before is queued all the same when that is not known to have happened: the server may
+/// have ended in between, and what comes twice changes nothing there.
+fn keep(shared: &Shared, batch: Batch, run: &RunPath) -> Result<Receipt, AppendError> {
+    let (Some(far), Some(delivery)) = (&shared.far, batch.writer) else { return shared.store.append(batch) };
+    far.check_room()?;
+    let claim = far.claim(delivery);
+    let outgoing = Outgoing { pushed: Some((run.clone(), delivery.0)), series: batch.series.clone() };
+    let receipt = shared.store.append(batch)?;
+    if !claim.is_queued {
+        far.take(&shared.store, outgoing, &receipt)?;
+        claim.done();
+    }
+    Ok(receipt)
 }
 
 /// The word for a failure to store, in the counters.

@@ -7,9 +7,10 @@ use model::{
     LABELS_PER_SERIES_MAX, Labels, MetricKind, NAME_BYTES_MAX, REFUSED_LABELS, RESERVED_LABELS, Sample,
     SeriesIdentity,
 };
-use store::{AppendError, Batch, Bounds, Collision, MetricMetadata, SeriesBatch, SeriesId};
+use store::{AppendError, Batch, Bounds, Collision, MetricMetadata, Receipt, SeriesBatch, SeriesId};
 
 use crate::app::Shared;
+use crate::far::Outgoing;
 use crate::ingest::{outcome, shorten};
 
 /// Longest label value at these doors, bytes.
@@ -130,7 +131,7 @@ impl Intake {
     /// Stores it; blocks until it is durable.
     pub(crate) fn store(self, shared: &Shared) -> Result<Taken, AppendError> {
         let Self { door, batch, mut refused, points, .. } = self;
-        let receipt = shared.store.append(batch).inspect_err(|error| {
+        let receipt = keep(shared, batch).inspect_err(|error| {
             shared.metrics.requests.add(&[door, outcome(error)], 1);
         })?;
         if !receipt.gone.is_empty() {
@@ -151,6 +152,28 @@ impl Intake {
         }
         Ok(Taken { written: points.saturating_sub(lost), refused })
     }
+}
+
+/// Stores a batch here, and queues it for the far storage where there is one.
+fn keep(shared: &Shared, batch: Batch) -> Result<Receipt, AppendError> {
+    let Some(far) = &shared.far else { return shared.store.append(batch) };
+    far.check_room()?;
+    let outgoing = Outgoing { pushed: None, series: named(shared, &batch) };
+    let receipt = shared.store.append(batch)?;
+    far.take(&shared.store, outgoing, &receipt)?;
+    Ok(receipt)
+}
+
+/// The series of a batch by name, also those that it names by number.
+fn named(shared: &Shared, batch: &Batch) -> Vec<SeriesBatch> {
+    let mut series = batch.series.clone();
+    for part in batch.points.chunk_by(|a, b| a.0 == b.0) {
+        let Some(info) = shared.store.series(part[0].0) else { continue };
+        let identity =
+            SeriesIdentity { labels: (*info.labels).clone(), display: info.display.as_ref().to_owned() };
+        series.push(SeriesBatch { identity, samples: part.iter().map(|(_, sample)| *sample).collect() });
+    }
+    series
 }
 
 fn add(refused: &mut Refused, reason: &'static str, count: u64, example: impl FnOnce() -> String) {

@@ -21,6 +21,7 @@ mod complete;
 pub mod config;
 mod duration;
 mod error;
+mod far;
 mod filter;
 mod grid;
 mod guard;
@@ -59,6 +60,7 @@ pub use access::{CreatedToken, NewToken, TokenBook, TokenError, TokenRow};
 pub use config::Config;
 pub use notify::NotifyError;
 pub use reload::Reread;
+pub use far::FarError;
 pub use ruling::RulesError;
 pub use scraping::ScrapingError;
 pub use starters::rules as starter_rules;
@@ -120,6 +122,9 @@ pub enum StartError {
     /// The targets to scrape can't be used.
     #[error("cannot scrape: {0}")]
     Scraping(#[from] ScrapingError),
+    /// The far storage can't be used.
+    #[error(transparent)]
+    Far(#[from] FarError),
     /// The rules can't be used.
     #[error(transparent)]
     Rules(#[from] RulesError),
@@ -144,6 +149,7 @@ impl StartError {
             Self::Store(_) => "check that the directory exists, is yours and its disk is not full".into(),
             Self::Scraping(_) => "docs/guides/scraping.md shows how targets are written".into(),
             Self::Notify(_) => "docs/guides/rules.md shows how Alertmanagers are written".into(),
+            Self::Far(_) => "docs/guides/far-storage.md shows what `[storage]` needs".into(),
             Self::Rules(_) => "`truegauge rules check FILE` says all that is wrong with a file".into(),
             Self::Threads(_) => "raise the limit on processes (`ulimit -u`)".into(),
         }
@@ -206,8 +212,10 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         .build()
         .map_err(StartError::Threads)?;
     let (stop, stopping) = watch::channel(false);
+    let far = far::Far::start(&config, &store, runtime.handle())?;
     let app = Arc::new(app::Shared {
         store,
+        far,
         access,
         metrics: metrics::Metrics::new(clock::now_ms()),
         board: board::Board::default(),
@@ -319,6 +327,9 @@ fn close(runtime: tokio::runtime::Runtime, app: &app::App, ended: Ended) {
     if ended == Ended::Stopped {
         scraping::stop(app);
         ruling::stop(app);
+        if let Some(far) = &app.far {
+            far.stop();
+        }
         std::mem::take(&mut *app.notifier()).stop();
         runtime.shutdown_timeout(Duration::from_secs(1));
         access::note_used(app);

@@ -22,7 +22,7 @@ pub(crate) struct Family {
 }
 
 impl Family {
-    const fn new(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
+    pub(crate) const fn new(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
         Self { name, help, labels, counts: Mutex::new(BTreeMap::new()) }
     }
 
@@ -37,7 +37,7 @@ impl Family {
         *counts.entry(key).or_default() += count;
     }
 
-    fn write(&self, page: &mut String) {
+    pub(crate) fn write(&self, page: &mut String) {
         head(page, self.name, "counter", self.help);
         for (values, count) in &*self.counts.lock().unwrap_or_else(PoisonError::into_inner) {
             let labels: Vec<String> =

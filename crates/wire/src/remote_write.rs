@@ -882,6 +882,11 @@ impl RequestWriter {
         self.plain.extend_from_slice(&message);
     }
 
+    /// Adds what another request holds, unpacked.
+    pub fn extend(&mut self, plain: &[u8]) {
+        self.plain.extend_from_slice(plain);
+    }
+
     /// Bytes so far, not compressed.
     pub fn plain_bytes(&self) -> usize {
         self.plain.len()

@@ -12,6 +12,7 @@ mod root;
 mod run;
 mod runs;
 mod status;
+mod storage;
 mod stored;
 mod stream;
 
@@ -71,6 +72,9 @@ pub(crate) fn table() -> Vec<Row> {
         row("GET", "/api/tg/v1/explain", get(explain::explain)),
         row("GET", "/api/tg/v1/metrics", get(stored::metrics)),
         row("GET", "/api/tg/v1/status", get(status::status)),
+        row("GET", "/api/tg/v1/storage", get(storage::show)),
+        row("POST", "/api/tg/v1/storage/refused/retry", post(storage::retry)),
+        row("DELETE", "/api/tg/v1/storage/refused", delete(storage::forget)),
         row("GET", "/api/openapi.json", get(root::openapi)),
         row("GET", "/healthz", get(root::healthz)),
         row("GET", "/readyz", get(root::readyz)),
@@ -121,6 +125,9 @@ pub(crate) fn routes() -> Vec<crate::Route> {
         explain::explain,
         stored::metrics,
         status::status,
+        storage::show,
+        storage::retry,
+        storage::forget,
         root::openapi,
         root::healthz,
         root::readyz,
@@ -216,6 +223,9 @@ pub(crate) fn run_id(text: &str) -> Result<RunId, ApiError> {
 
 /// Finds a run. One that the caller may not see is not there for it.
 pub(crate) fn find_run(shared: &Shared, caller: &Caller, id: RunId) -> Result<Arc<RunRecord>, ApiError> {
+    if let Some(far) = &shared.far {
+        far.read_back(shared, caller, id);
+    }
     shared.store.run(id).filter(|run| caller.sees(&run.path)).ok_or_else(|| {
         ApiError::missing(format!("there is no run `{id}`")).hint("`GET /api/tg/v1/runs` lists all")
     })

@@ -604,7 +604,7 @@ fn choose(
     let mut listed: BTreeMap<model::RunId, Vec<store::SeriesInfo>> = BTreeMap::new();
     for (at, query) in body.queries.iter().enumerate() {
         let id = super::run_id(&query.run_id)?;
-        let Some(run) = shared.store.run(id).filter(|run| caller.sees(&run.path)) else {
+        let Ok(run) = super::find_run(shared, caller, id) else {
             warnings.push(format!("query {at}: there is no run `{id}`"));
             continue;
         };

@@ -58,6 +58,9 @@ pub(crate) fn page(shared: &Shared) -> String {
         "When settings took effect last.",
     );
     shared.notifier().write(&mut page);
+    if let Some(far) = &shared.far {
+        far.page(&mut page);
+    }
     page
 }
 

@@ -8,6 +8,7 @@ use model::{
 
 use crate::app::Shared;
 use crate::clock::to_ms;
+use crate::far::is_copy;
 
 /// How a run stands: 1 with the label `state`.
 const STATE: &str = "tg_run_state";
@@ -46,7 +47,7 @@ impl Known {
     pub(super) fn round(&mut self, shared: &Shared, time_ms: i64) -> Vec<Stated> {
         let now_ns = time_ms.saturating_mul(model::NANOS_PER_MILLI);
         let mut runs: Vec<_> =
-            shared.store.runs().into_iter().filter(|run| is_current(run, now_ns)).collect();
+            shared.store.runs().into_iter().filter(|run| is_current(run, now_ns) && !is_copy(run)).collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.heartbeat_ns()));
         let left_out = runs.len().saturating_sub(RUNS_MAX);
         if left_out > 0 && self.left_out == 0 {

@@ -56,6 +56,11 @@ impl Asked {
         &self.caller
     }
 
+    /// Every name and value, those of a form first.
+    pub(super) fn parameters(&self) -> &[(String, String)] {
+        &self.parameters
+    }
+
     /// The first value of a name, empty when there is none.
     pub(super) fn get(&self, name: &str) -> &str {
         self.parameters.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value)

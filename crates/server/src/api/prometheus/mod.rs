@@ -4,6 +4,7 @@
 //! Bodies, words and codes of failures are Prometheus'.
 
 mod asked;
+mod forwarded;
 mod query;
 mod rules;
 mod series;

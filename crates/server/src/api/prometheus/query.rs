@@ -6,6 +6,7 @@ use promql::json::{Written, push_text, write_answer};
 use promql::{Answer, Query, QueryError};
 
 use super::asked::{Asked, CUT};
+use super::forwarded::{self, From};
 use super::{Failure, success, written};
 use crate::app::{App, blocking};
 use crate::clock::now_ms;
@@ -16,23 +17,30 @@ use crate::query::{Times, ask};
 const STEPS_MAX: i64 = 11_000;
 
 /// How the answer is written.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Default)]
 struct Shape {
     limit: usize,
     stats: bool,
+    /// Said beside what the evaluation warns of.
+    warnings: Vec<String>,
 }
 
 impl Shape {
     fn of(asked: &Asked) -> Result<Self, Failure> {
-        Ok(Self { limit: asked.limit("limit")?, stats: !asked.get("stats").is_empty() })
+        let stats = !asked.get("stats").is_empty();
+        Ok(Self { limit: asked.limit("limit")?, stats, warnings: Vec::new() })
     }
 }
 
 /// A query at one time.
 pub(super) async fn instant(State(app): State<App>, asked: Asked) -> Result<Response, Failure> {
-    let shape = Shape::of(&asked)?;
+    let mut shape = Shape::of(&asked)?;
     let time_ms = asked.time_if_given("time")?.unwrap_or_else(now_ms);
     let wishes = asked.wishes()?;
+    match forwarded::ask(&app, &asked, "/api/v1/query").await? {
+        From::Far(response) => return Ok(response),
+        From::Here(warnings) => shape.warnings = warnings,
+    }
     let text = asked.get("query").to_owned();
     let body = ask(
         &app,
@@ -46,7 +54,7 @@ pub(super) async fn instant(State(app): State<App>, asked: Asked) -> Result<Resp
 
 /// A query over a range.
 pub(super) async fn range(State(app): State<App>, asked: Asked) -> Result<Response, Failure> {
-    let shape = Shape::of(&asked)?;
+    let mut shape = Shape::of(&asked)?;
     let (start_ms, end_ms) = (asked.time("start")?, asked.time("end")?);
     if end_ms < start_ms {
         return Err(Failure::parameter("end", "end timestamp must not be before start time"));
@@ -59,6 +67,10 @@ pub(super) async fn range(State(app): State<App>, asked: Asked) -> Result<Respon
         ));
     }
     let wishes = asked.wishes()?;
+    match forwarded::ask(&app, &asked, "/api/v1/query_range").await? {
+        From::Far(response) => return Ok(response),
+        From::Here(warnings) => shape.warnings = warnings,
+    }
     let text = asked.get("query").to_owned();
     let body = ask(
         &app,
@@ -71,12 +83,16 @@ pub(super) async fn range(State(app): State<App>, asked: Asked) -> Result<Respon
 }
 
 /// Exemplars are taken in and not kept: there are none, for any query that can be read.
-pub(super) async fn exemplars(asked: Asked) -> Result<Response, Failure> {
+pub(super) async fn exemplars(State(app): State<App>, asked: Asked) -> Result<Response, Failure> {
     asked.span_ns()?;
+    let warnings = match forwarded::ask(&app, &asked, "/api/v1/query_exemplars").await? {
+        From::Far(response) => return Ok(response),
+        From::Here(warnings) => warnings,
+    };
     let text = asked.get("query").to_owned();
     let parsed = blocking(move || Ok::<_, ApiError>(Query::parse(&text).map(drop))).await?;
     parsed?;
-    Ok(success("[]", &[]))
+    Ok(success("[]", &warnings))
 }
 
 /// The query, laid out for people.
@@ -91,6 +107,7 @@ pub(super) async fn format(asked: Asked) -> Result<Response, Failure> {
 /// The whole body. An answer that was cut says of how many series it has the first.
 fn write(mut answer: Answer, times: Times, shape: Shape) -> Result<Written, QueryError> {
     let total = answer.data.len();
+    answer.warnings.splice(0..0, shape.warnings);
     let cut = answer.data.truncate(shape.limit);
     if cut {
         answer.warnings.push(CUT.to_owned());
@@ -148,7 +165,7 @@ mod tests {
     fn statistics_stand_last_in_the_data_whatever_comes_behind_it() {
         let times = Times { queued: std::time::Duration::ZERO, evaluated: std::time::Duration::ZERO };
         for query in ["1", "vector(1)", "quantile(2, vector(1))"] {
-            let body = write(answer(query), times, Shape { limit: 10, stats: true });
+            let body = write(answer(query), times, Shape { limit: 10, stats: true, ..Shape::default() });
             let body: serde_json::Value = serde_json::from_str(&body.unwrap().text).unwrap();
             assert!(body["data"]["stats"]["samples"]["totalQueryableSamples"].is_u64(), "{body}");
             assert_eq!(body["warnings"].is_array(), query.starts_with("quantile"), "{body}");

@@ -12,6 +12,7 @@ use serde_json::json;
 use store::Store;
 
 use super::asked::{Asked, CUT};
+use super::forwarded::{self, From};
 use super::{Failure, push_texts, success};
 use crate::app::{App, Shared, read};
 use crate::source::conditions;
@@ -21,6 +22,10 @@ pub(super) async fn series(State(app): State<App>, asked: Asked) -> Result<Respo
     let limit = asked.limit("limit")?;
     let span = asked.span_ns()?;
     let selectors = asked.selectors(true)?;
+    let away = match forwarded::ask(&app, &asked, "/api/v1/series").await? {
+        From::Far(response) => return Ok(response),
+        From::Here(warnings) => warnings,
+    };
     let (data, cut) = read(&app, move |shared| {
         let found = find(shared, &selectors, span);
         let cut = found.len() > limit;
@@ -35,12 +40,12 @@ pub(super) async fn series(State(app): State<App>, asked: Asked) -> Result<Respo
         Ok((data, cut))
     })
     .await?;
-    Ok(success(&data, &warnings(cut)))
+    Ok(success(&data, &warnings(away, cut)))
 }
 
 /// Names of labels.
 pub(super) async fn names(State(app): State<App>, asked: Asked) -> Result<Response, Failure> {
-    list(app, asked, |store, matchers, (from_ns, to_ns)| store.label_names(matchers, from_ns, to_ns)).await
+    list(app, asked, "/api/v1/labels", |store, matchers, (from_ns, to_ns)| store.label_names(matchers, from_ns, to_ns)).await
 }
 
 /// Values of one label.
@@ -49,7 +54,8 @@ pub(super) async fn values(
     Path(name): Path<String>,
     asked: Asked,
 ) -> Result<Response, Failure> {
-    list(app, asked, move |store, matchers, (from_ns, to_ns)| {
+    let path = format!("/api/v1/label/{}/values", escaped(&name));
+    list(app, asked, &path, move |store, matchers, (from_ns, to_ns)| {
         store.label_values(&name, matchers, from_ns, to_ns)
     })
     .await
@@ -59,11 +65,16 @@ pub(super) async fn values(
 async fn list(
     app: App,
     asked: Asked,
+    path: &str,
     take: impl Fn(&Store, &[store::Matcher<'_>], (i64, i64)) -> Vec<String> + Send + 'static,
 ) -> Result<Response, Failure> {
     let limit = asked.limit("limit")?;
     let span = asked.span_ns()?;
     let selectors = asked.selectors(false)?;
+    let away = match forwarded::ask(&app, &asked, path).await? {
+        From::Far(response) => return Ok(response),
+        From::Here(warnings) => warnings,
+    };
     let found = read(&app, move |shared| {
         let selectors = if selectors.is_empty() { vec![Vec::new()] } else { selectors };
         let found = selectors.iter().flat_map(|matchers| take(&shared.store, &conditions(matchers), span));
@@ -74,11 +85,17 @@ async fn list(
     let list: Vec<String> = found.into_iter().take(limit).collect();
     let mut data = String::new();
     push_texts(&mut data, &list);
-    Ok(success(&data, &warnings(cut)))
+    Ok(success(&data, &warnings(away, cut)))
 }
 
-fn warnings(cut: bool) -> Vec<String> {
-    if cut { vec![CUT.to_owned()] } else { Vec::new() }
+/// A label's name as it stands in a path: names in UTF-8 may hold anything.
+fn escaped(name: &str) -> String {
+    form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>().replace('+', "%20")
+}
+
+fn warnings(mut warnings: Vec<String>, cut: bool) -> Vec<String> {
+    warnings.extend(cut.then(|| CUT.to_owned()));
+    warnings
 }
 
 /// Each series once that one of the selectors fits.

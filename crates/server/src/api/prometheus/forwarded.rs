@@ -1,0 +1,117 @@
+//! Questions that a far storage answers, where there is one.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::response::Response;
+use promql::{Matcher, QueryError};
+
+use super::Failure;
+use super::asked::Asked;
+use crate::access::Caller;
+use crate::app::{App, blocking};
+use crate::error::ApiError;
+use crate::far::{Forwarded, Question};
+
+/// Longest time of a question that is no query.
+const LIST_TIME_MAX: Duration = Duration::from_secs(50);
+
+/// Where an answer comes from.
+pub(super) enum From {
+    /// The far storage; this is its answer.
+    Far(Response),
+    /// Here, with these warnings.
+    Here(Vec<String>),
+}
+
+/// Asks the far storage, if there is one that answers: the whole question, with names as it knows
+/// them and within what the caller may see.
+pub(super) async fn ask(app: &App, asked: &Asked, path: &str) -> Result<From, Failure> {
+    let Some(far) = &app.far else { return Ok(From::Here(Vec::new())) };
+    let (parameters, caller) = (asked.parameters().to_vec(), asked.caller().clone());
+    let parameters = blocking(move || Ok::<_, ApiError>(translated(parameters, &caller))).await??;
+    let is_query = path.starts_with("/api/v1/query");
+    let bound = if is_query { app.config.query.time_max } else { LIST_TIME_MAX };
+    let time_max = asked.wishes()?.time_max.map_or(bound, |wish| wish.min(bound));
+    let question = Question {
+        path: path.to_owned(),
+        parameters,
+        is_form: !path.contains("/label/"),
+        time_max,
+        bytes_max: app.config.query.memory_max_bytes,
+    };
+    match far.forward(question).await {
+        Forwarded::Answer(response) => Ok(From::Far(response)),
+        Forwarded::Away(words) => Ok(From::Here(vec![format!(
+            "answered from this server alone, which may not hold everything: the far storage is away ({words})"
+        )])),
+        Forwarded::Slow(limit) => Err(Failure {
+            kind: "timeout",
+            message: format!("query timed out at the far storage after {limit:?}"),
+        }),
+        Forwarded::TooLarge(bytes) => Err(Failure {
+            kind: "execution",
+            message: format!(
+                "the far storage's answer has {bytes} bytes, `query_memory_max_bytes` is {}",
+                app.config.query.memory_max_bytes
+            ),
+        }),
+    }
+}
+
+/// Parameters as the far storage is to read them.
+fn translated(parameters: Vec<(String, String)>, caller: &Caller) -> Result<Vec<(String, String)>, Failure> {
+    let mut selectors = 0;
+    let mut out = Vec::with_capacity(parameters.len());
+    for (name, value) in parameters {
+        let value = match name.as_str() {
+            "query" | "match[]" => {
+                selectors += usize::from(name == "match[]");
+                text(&value, caller).map_err(|error| match error {
+                    error @ QueryError::Parse { .. } => Failure::parameter(&name, error),
+                    error => error.into(),
+                })?
+            }
+            _ => value,
+        };
+        out.push((name, value));
+    }
+    if caller.is_bounded() && selectors == 0 {
+        let all: Vec<String> = caller.matchers().iter().map(Matcher::to_string).collect();
+        out.push(("match[]".to_owned(), format!("{{{}}}", all.join(","))));
+    }
+    Ok(out)
+}
+
+/// A query with other names than the far storage knows put in its words. What can't be read here is
+/// left to the far storage, which may know more, unless the caller sees a part only.
+fn text(query: &str, caller: &Caller) -> Result<String, QueryError> {
+    let is_renamed = AtomicBool::new(false);
+    let renamed = promql::rename_metrics(query, &|name| {
+        let other = Some(model::prometheus_name(name)).filter(|other| other != name);
+        is_renamed.fetch_or(other.is_some(), Ordering::Relaxed);
+        other
+    });
+    let query = match renamed {
+        Ok(renamed) if is_renamed.into_inner() => renamed,
+        _ => query.to_owned(),
+    };
+    caller.confined_text(&query)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_as_logged_are_translated_and_all_else_is_left_as_it_is() {
+        let everything = Caller::everything();
+        let check = |query: &str, want: &str| assert_eq!(text(query, &everything).unwrap(), want);
+        check("rate( loss [5m] )", "rate( loss [5m] )");
+        check("{\"train/loss\",run=\"a\"}", "{__name__=\"train_loss\",run=\"a\"}");
+        check("{__name__=\"train/loss\"}", "{__name__=\"train_loss\"}");
+        check("{__name__=~\"train/.*\"}", "{__name__=~\"train/.*\"}");
+        // MetricsQL, which is VictoriaMetrics' to read.
+        check("loss keep_metric_names if up", "loss keep_metric_names if up");
+    }
+}
