@@ -99,6 +99,8 @@ pub(crate) fn check(shared: &Shared, request: &PushRequest) -> Result<Checked, P
     for one in &request.series {
         if let Some(batch) = check_series(&change.path, one, &mut refused)? {
             series.push(batch);
+        } else {
+            count_refused_labels(shared, &change.path, one)?;
         }
     }
     for (reason, (count, _)) in &refused.0 {
@@ -212,6 +214,15 @@ fn check_path(path: &RunPath) -> Result<(), PushError> {
         if name.chars().any(char::is_control) {
             return Err(PushError::Invalid(format!("the {what}'s name holds a control character")));
         }
+    }
+    Ok(())
+}
+
+/// Counts the labels of a refused series for which it was refused.
+fn count_refused_labels(shared: &Shared, path: &RunPath, series: &Series) -> Result<(), PushError> {
+    for label in series.labels.iter().filter(|label| model::REFUSED_LABELS.contains(&&*label.key)) {
+        let points = series.samples()?.len() as u64;
+        shared.metrics.refused_labels.add(&["push", &label.key, &path.project], points);
     }
     Ok(())
 }

@@ -3,6 +3,8 @@
 //! What can't be kept is refused and counted under a bounded reason, the rest is kept. Sending a
 //! sample again changes nothing; another value at the same time takes the place of the first.
 
+use std::collections::BTreeMap;
+
 use model::{
     LABELS_PER_SERIES_MAX, Labels, MetricKind, NAME_BYTES_MAX, REFUSED_LABELS, RESERVED_LABELS, Sample,
     SeriesIdentity,
@@ -30,6 +32,8 @@ pub(crate) struct Intake {
     stamp: Vec<(&'static str, String)>,
     batch: Batch,
     refused: Refused,
+    /// Labels that points are refused for, with the job that sent them.
+    refused_labels: BTreeMap<(&'static str, String), u64>,
     points: u64,
     bytes: usize,
 }
@@ -47,7 +51,7 @@ impl Intake {
     /// An empty one; `door` is its name in the counters.
     pub(crate) fn new(door: &'static str) -> Self {
         let batch = Batch { collision: Collision::LastWriteWins, ..Batch::default() };
-        Self { door, is_own: false, stamp: Vec::new(), batch, refused: Vec::new(), points: 0, bytes: 1_024 }
+        Self { door, is_own: false, stamp: Vec::new(), batch, refused: Vec::new(), refused_labels: BTreeMap::new(), points: 0, bytes: 1_024 }
     }
 
     /// An empty one for what this server makes itself: labels of runs are what they say.
@@ -100,7 +104,13 @@ impl Intake {
                 self.points += samples.len() as u64;
                 self.batch.series.push(SeriesBatch { identity, samples });
             }
-            Err((reason, example)) => self.refuse(reason, samples.len() as u64, || example),
+            Err(Refusal { reason, example, label }) => {
+                let count = samples.len() as u64;
+                if let Some(label) = label {
+                    *self.refused_labels.entry(label).or_default() += count;
+                }
+                self.refuse(reason, count, || example);
+            }
         }
     }
 
@@ -130,7 +140,7 @@ impl Intake {
 
     /// Stores it; blocks until it is durable.
     pub(crate) fn store(self, shared: &Shared) -> Result<Taken, AppendError> {
-        let Self { door, batch, mut refused, points, .. } = self;
+        let Self { door, batch, mut refused, refused_labels, points, .. } = self;
         let receipt = keep(shared, batch).inspect_err(|error| {
             shared.metrics.requests.add(&[door, outcome(error)], 1);
         })?;
@@ -149,6 +159,9 @@ impl Intake {
         shared.metrics.samples.add(&[door], receipt.stored);
         for (reason, count, _) in &refused {
             shared.metrics.rejected.add(&[door, reason], *count);
+        }
+        for ((label, job), count) in refused_labels {
+            shared.metrics.refused_labels.add(&[door, label, &job], count);
         }
         Ok(Taken { written: points.saturating_sub(lost), refused })
     }
@@ -183,29 +196,44 @@ fn add(refused: &mut Refused, reason: &'static str, count: u64, example: impl Fn
     }
 }
 
+/// Why there can't be a series.
+struct Refusal {
+    reason: &'static str,
+    example: String,
+    /// The label that is refused by its name, and the job.
+    label: Option<(&'static str, String)>,
+}
+
+impl Refusal {
+    fn new(reason: &'static str, example: String) -> Self {
+        Self { reason, example, label: None }
+    }
+}
+
 /// The series that labels name, or why there can't be one.
 fn identity<'l>(
     labels: impl Iterator<Item = (&'l str, &'l str)>,
     is_own: bool,
     stamp: &[(&'static str, String)],
-) -> Result<SeriesIdentity, (&'static str, String)> {
+) -> Result<SeriesIdentity, Refusal> {
     let labels: Vec<(&str, &str)> = labels.collect();
     let display = labels.iter().find(|(name, _)| *name == "__name__").map_or("", |(_, value)| value);
-    model::check_display_name(display).map_err(|error| (error.reason(), error.to_string()))?;
+    model::check_display_name(display).map_err(|error| Refusal::new(error.reason(), error.to_string()))?;
     let mut set = Labels::builder();
     for (name, value) in &labels {
-        if REFUSED_LABELS.contains(name) {
+        if let Some(label) = REFUSED_LABELS.into_iter().find(|refused| refused == name) {
             let why = format!(
                 "`{display}` has the label `{name}`: each of its values would be a series of its own"
             );
-            return Err(("label_refused", why));
+            let job = labels.iter().find(|(name, _)| *name == "job").map_or("", |(_, job)| job).to_owned();
+            return Err(Refusal { label: Some((label, job)), ..Refusal::new("label_refused", why) });
         }
         if name.len() > NAME_BYTES_MAX || value.len() > LABEL_VALUE_BYTES_MAX {
             let found = name.len().max(value.len());
             let why = format!(
                 "`{display}` has a label of {found} bytes, at most {LABEL_VALUE_BYTES_MAX} are kept in a value and {NAME_BYTES_MAX} in a name"
             );
-            return Err(("label_too_long", why));
+            return Err(Refusal::new("label_too_long", why));
         }
         let mut name = (*name).to_owned();
         if !is_own && RESERVED_LABELS.contains(&name.as_str()) {
@@ -226,7 +254,7 @@ fn identity<'l>(
     let found = labels.len() - 1;
     if found > LABELS_PER_SERIES_MAX {
         let why = format!("`{display}` has {found} labels, at most {LABELS_PER_SERIES_MAX} are kept");
-        return Err(("label_count", why));
+        return Err(Refusal::new("label_count", why));
     }
     Ok(SeriesIdentity { labels, display: display.to_owned() })
 }
@@ -238,7 +266,7 @@ mod tests {
     fn named(labels: &[(&str, &str)]) -> Result<String, &'static str> {
         identity(labels.iter().copied(), false, &[])
             .map(|series| series.labels.to_string())
-            .map_err(|(reason, _)| reason)
+            .map_err(|refusal| refusal.reason)
     }
 
     #[test]

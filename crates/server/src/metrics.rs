@@ -26,6 +26,12 @@ impl Family {
         Self { name, help, labels, counts: Mutex::new(BTreeMap::new()) }
     }
 
+    /// Label values and their counts, by label values.
+    pub(crate) fn rows(&self) -> Vec<(Vec<String>, u64)> {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.iter().map(|(values, count)| (values.clone(), *count)).collect()
+    }
+
     /// Adds `count` under the given label values.
     pub(crate) fn add(&self, values: &[&str], count: u64) {
         debug_assert_eq!(values.len(), self.labels.len(), "{}", self.name);
@@ -54,6 +60,8 @@ pub(crate) struct Metrics {
     started_ms: i64,
     /// Points stored, by door.
     pub(crate) samples: Family,
+    /// Points refused for a label that each of them has another value of.
+    pub(crate) refused_labels: Family,
     /// Points refused, by door and reason.
     pub(crate) rejected: Family,
     /// Requests that brought points, by door and outcome.
@@ -93,6 +101,11 @@ impl Metrics {
             started: Instant::now(),
             started_ms: now_ms,
             samples: Family::new("truegauge_ingest_samples_total", door, "Points stored."),
+            refused_labels: Family::new(
+                "truegauge_ingest_refused_labels_total",
+                &["door", "label", "job"],
+                "Points refused for a label whose values never repeat, by the label and the job or project.",
+            ),
             rejected: Family::new(
                 "truegauge_ingest_rejected_total",
                 &["door", "reason"],
@@ -164,6 +177,8 @@ impl Metrics {
         let _ = writeln!(page, "truegauge_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
         for family in
             [&self.samples, &self.rejected, &self.requests, &self.answers, &self.spools, &self.refused]
+                .into_iter()
+                .chain([&self.refused_labels])
         {
             family.write(&mut page);
         }

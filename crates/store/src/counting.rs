@@ -8,7 +8,7 @@ use crate::SeriesId;
 use crate::index::METRIC_NAME;
 use crate::matcher::Matcher;
 use crate::record;
-use crate::series::State;
+use crate::series::{Population, State};
 use crate::store::Inner;
 
 /// All of time.
@@ -111,5 +111,49 @@ impl Inner {
     fn identities(&self, matchers: &[Matcher<'_>]) -> Vec<Arc<[u8]>> {
         let found = self.read_state().matching(matchers, ALWAYS);
         found.into_iter().map(|(_, identity)| identity).collect()
+    }
+}
+
+/// Series that share one bound: those of a project's runs, or those of no run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PopulationCount {
+    /// Empty for series of no run.
+    pub organization: String,
+    /// Empty for series of no run.
+    pub workspace: String,
+    /// Empty for series of no run.
+    pub project: String,
+    /// Whether they are those of runs.
+    pub runs: bool,
+    /// How many there are.
+    pub series: u64,
+    /// How many there may be.
+    pub limit: u64,
+}
+
+impl Inner {
+    /// See [`crate::Store::populations`].
+    pub(crate) fn populations(&self, limit: usize) -> Vec<PopulationCount> {
+        let options = &self.options;
+        let one = |(of, series): (&Population, &usize)| {
+            let (names, runs, limit) = match of {
+                Population::Project(names) => (&**names, true, options.project_series_max),
+                Population::Fleet => ("", false, options.fleet_series_max),
+            };
+            let mut names = names.split('\0').map(str::to_owned);
+            let mut name = || names.next().unwrap_or_default();
+            PopulationCount {
+                organization: name(),
+                workspace: name(),
+                project: name(),
+                runs,
+                series: *series as u64,
+                limit: limit as u64,
+            }
+        };
+        let mut all: Vec<PopulationCount> = self.read_state().populations.iter().map(one).collect();
+        all.sort_by(|a, b| b.series.cmp(&a.series).then_with(|| a.project.cmp(&b.project)));
+        all.truncate(limit);
+        all
     }
 }

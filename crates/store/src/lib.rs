@@ -47,7 +47,7 @@ use model::{RunId, RunRecord, SeriesIdentity};
 pub use backup::{Backup, BackupError};
 pub use batch::{AppendError, Batch, Collision, OpenError, Options, Receipt, SeriesBatch};
 pub use chunk::{Chunk, Summary};
-pub use counting::{LabelCount, TakeValue};
+pub use counting::{LabelCount, PopulationCount, TakeValue};
 pub use matcher::{MatchOp, Matcher};
 pub use metadata::MetricMetadata;
 pub use read::{Block, ReadError};
@@ -223,6 +223,12 @@ impl Store {
     /// The labels of the series that fit all `matchers`, by name, but for the metric's name.
     pub fn label_counts(&self, matchers: &[Matcher<'_>]) -> Vec<LabelCount> {
         self.0.inner.label_counts(matchers)
+    }
+
+    /// How many series each project's runs have, and those of no run, of how many they may have; at most
+    /// `limit`, largest first. Those of deleted runs count until they are purged.
+    pub fn populations(&self, limit: usize) -> Vec<PopulationCount> {
+        self.0.inner.populations(limit)
     }
 
     /// What was said about metrics, by name: of one, or of all.

@@ -152,3 +152,48 @@ fn stored_metrics_are_listed_and_searched_by_name_and_by_what_they_measure() {
     assert_eq!(names("/api/tg/v1/metrics?search=heat"), ("gpu_temperature_celsius".to_owned(), 1));
     assert_eq!(names("/api/tg/v1/metrics?limit=1"), ("gpu_temperature_celsius".to_owned(), 4));
 }
+
+#[test]
+fn metadata_says_how_our_metrics_mislead() {
+    let server = server();
+    let about = server.get("/api/v1/metadata?metric=system_disk_utilization");
+    let about = &about["data"]["system_disk_utilization"][0];
+    assert!(about["caveat"].as_str().unwrap().contains("root"), "{about}");
+    let told = server.get("/api/v1/metadata?metric=gpu_temperature_celsius");
+    assert_eq!(told["data"]["gpu_temperature_celsius"][0].get("caveat"), None, "{told}");
+}
+
+#[test]
+fn what_costs_series_is_told_of_all_of_one_metric_and_of_refused_labels() {
+    let server = server();
+    let tsdb = |query: &str| server.get(&format!("/api/v1/status/tsdb?limit=5{query}"))["data"].clone();
+    let all = tsdb("");
+    let count = |list: &Value, name: &str| {
+        let row = list.as_array().unwrap().iter().find(|row| row["name"] == name);
+        row.map_or(0, |row| row["value"].as_u64().unwrap())
+    };
+    assert_eq!(count(&all["seriesCountByLabelName"], "host"), 6, "{all}");
+    assert_eq!(count(&all["labelValueCountByLabelName"], "host"), 3, "{all}");
+    let fleet = &all["seriesCountByPopulation"][0];
+    assert!(fleet["value"].as_u64().unwrap() >= 7 && fleet["runs"] == false, "{all}");
+    assert_eq!(fleet["limit"], 1_000_000);
+    let one = tsdb("&match[]=gpu_tensor_seconds_total");
+    assert_eq!(
+        (&one["headStats"]["numSeries"], count(&one["seriesCountByLabelName"], "host")),
+        (&3.into(), 3)
+    );
+    assert_eq!(count(&one["labelValueCountByLabelName"], "gpu"), 0, "{one}");
+    assert_eq!(all["refusedLabels"], Value::Array(Vec::new()));
+    let mut writer = RequestWriter::new();
+    let labels = [("__name__", "m"), ("job", "edge"), ("request_id", "1")];
+    writer.series(labels.into_iter(), &[Point { time_ms: T0_SECONDS * 1_000, value: 1.0 }]);
+    let headers = [("content-type", CONTENT_TYPE), ("content-encoding", "snappy")];
+    let refused = server.ask("POST", "/api/v1/write", &headers, &writer.finish().unwrap());
+    assert_eq!(refused.status, 400);
+    let row = &tsdb("")["refusedLabels"][0];
+    assert_eq!(
+        (&row["name"], &row["job"], &row["door"], &row["value"]),
+        (&"request_id".into(), &"edge".into(), &"remote_write".into(), &1.into())
+    );
+    assert_eq!(server.ask("GET", "/api/v1/status/tsdb?match[]=a&match[]=b", &[], b"").status, 400);
+}

@@ -1,16 +1,16 @@
-//! What makes up the number of series that a caller sees.
+//! What makes up the number of series of a part: what a caller sees, or what is asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use store::{Cardinality, Counted, Store};
 
-use super::Caller;
+use promql::Matcher;
+
 use crate::source::conditions;
 
-/// [`Store::cardinality`] of a part: its series are walked, not the index.
-pub(crate) fn census(store: &Store, caller: &Caller, rows: usize) -> Cardinality {
-    let matchers = caller.matchers();
-    let found = store.select(&conditions(&matchers), i64::MIN, i64::MAX);
+/// [`Store::cardinality`] of the series that fit all `matchers`: they are walked, not the index.
+pub(crate) fn census(store: &Store, matchers: &[Matcher], rows: usize) -> Cardinality {
+    let found = store.select(&conditions(matchers), i64::MIN, i64::MAX);
     let mut census = Cardinality { series: found.len() as u64, ..Cardinality::default() };
     let mut metrics: BTreeMap<&str, u64> = BTreeMap::new();
     let mut pairs: BTreeMap<(&str, &str), u64> = BTreeMap::new();

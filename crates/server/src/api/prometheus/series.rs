@@ -126,12 +126,18 @@ pub(super) async fn metadata(State(app): State<App>, asked: Asked) -> Result<Res
     .await?;
     let mut metrics = BTreeMap::new();
     for desc in &app.config.catalog {
-        let entry = json!([{"type": desc.kind.name(), "help": desc.help, "unit": desc.unit.symbol()}]);
+        let mut entry = json!({"type": desc.kind.name(), "help": desc.help, "unit": desc.unit.symbol()});
+        // How a metric misleads is ours to tell; Prometheus has no field for it.
+        if !desc.caveat.is_empty() {
+            entry["caveat"] = json!(desc.caveat);
+        }
         metrics.insert(model::prometheus_name(desc.name), entry);
     }
     for about in told {
-        let entry = json!([{"type": about.kind.name(), "help": about.help, "unit": about.unit}]);
-        metrics.insert(about.metric.clone(), entry);
+        let entry = metrics.entry(about.metric.clone()).or_insert_with(|| json!({}));
+        entry["type"] = json!(about.kind.name());
+        entry["help"] = json!(about.help);
+        entry["unit"] = json!(about.unit);
     }
     let mut data = String::from("{");
     for (name, entry) in metrics.iter().filter(|(name, _)| wanted.is_empty() || **name == wanted).take(limit)
@@ -141,7 +147,7 @@ pub(super) async fn metadata(State(app): State<App>, asked: Asked) -> Result<Res
         }
         push_text(&mut data, name);
         data.push(':');
-        data.push_str(&entry.to_string());
+        data.extend(["[", &entry.to_string(), "]"]);
     }
     data.push('}');
     Ok(success(&data, &[]))

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::response::Response;
 use model::Labels;
+use promql::Matcher;
 use scrape::{Scraper, TargetStatus};
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ use crate::app::{App, read};
 use crate::clock::{rfc3339, to_ms};
 use crate::config::FIELDS;
 use crate::duration;
+use crate::source::conditions;
 
 /// The Prometheus whose API is answered; Grafana decides by it what to ask.
 const PROMETHEUS_VERSION: &str = "3.8.0";
@@ -127,12 +129,19 @@ pub(super) async fn tsdb(State(app): State<App>, asked: Asked) -> Result<Respons
         }
         limit => limit,
     };
-    let caller = asked.caller().clone();
-    let (census, segments) = read(&app, move |shared| {
-        if caller.is_bounded() {
-            return Ok((census(&shared.store, &caller, rows), 0));
+    let selectors = asked.selectors(false)?;
+    if selectors.len() > 1 {
+        return Err(Failure::parameter("match[]", "one selector is taken, without `or`"));
+    }
+    let everything = !asked.caller().is_bounded();
+    let (census, segments, labels, populations) = read(&app, move |shared| {
+        let store = &shared.store;
+        let matchers = selectors.first().map(Vec::as_slice).unwrap_or_default();
+        let labels = series_of_labels(store, matchers, rows);
+        if !matchers.is_empty() {
+            return Ok((census(store, matchers, rows), 0, labels, Vec::new()));
         }
-        Ok((shared.store.cardinality(rows), shared.store.status().segments))
+        Ok((store.cardinality(rows), store.status().segments, labels, store.populations(rows)))
     })
     .await?;
     let (first_ns, last_ns) = census.time_ns.unwrap_or((i64::MAX, i64::MIN));
@@ -148,7 +157,33 @@ pub(super) async fn tsdb(State(app): State<App>, asked: Asked) -> Result<Respons
         "labelValueCountByLabelName": counted(&census.labels),
         "memoryInBytesByLabelName": counted(&census.bytes),
         "seriesCountByLabelValuePair": counted(&census.pairs),
+        "seriesCountByLabelName": counted(&labels),
+        "seriesCountByPopulation": populations.iter().map(population).collect::<Vec<_>>(),
+        "refusedLabels": if everything { refused_labels(&app) } else { Vec::new() },
     })))
+}
+
+/// Labels by the series that have them, largest first.
+fn series_of_labels(store: &store::Store, matchers: &[Matcher], rows: usize) -> Vec<store::Counted> {
+    let mut counts = store.label_counts(&conditions(matchers));
+    counts.sort_by_key(|label| std::cmp::Reverse(label.series));
+    counts.truncate(rows);
+    counts.into_iter().map(|label| store::Counted { name: label.name, count: label.series }).collect()
+}
+
+/// A group of series that has a bound of its own: those of one project, or of no run.
+fn population(of: &store::PopulationCount) -> Value {
+    json!({"organization": of.organization, "workspace": of.workspace, "project": of.project,
+        "runs": of.runs, "value": of.series, "limit": of.limit})
+}
+
+/// Labels whose points were refused since the start, by door and job or project.
+fn refused_labels(app: &App) -> Vec<Value> {
+    let rows = app.metrics.refused_labels.rows();
+    let row = |(values, count): (Vec<String>, u64)| {
+        json!({"door": values[0], "name": values[1], "job": values[2], "value": count})
+    };
+    rows.into_iter().map(row).collect()
 }
 
 fn counted(rows: &[store::Counted]) -> Vec<Value> {
