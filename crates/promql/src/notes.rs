@@ -11,10 +11,21 @@ use crate::number::{general, general_digits, rfc3339};
 pub(crate) enum Note {
     InvalidQuantile(f64),
     InvalidRatio(f64, f64),
-    BadBucket { metric: String, le: String },
+    BadBucket {
+        metric: String,
+        le: String,
+    },
     SortInRange,
     PossibleNonCounter(String),
-    ForcedMonotonic { metric: String, repair: Repair },
+    ForcedMonotonic {
+        metric: String,
+        repair: Repair,
+    },
+    /// Single samples are gone; `sampled` when one of each bucket stands for all of them.
+    RolledUp {
+        width_ns: i64,
+        sampled: bool,
+    },
 }
 
 /// Buckets that had to be raised.
@@ -28,7 +39,7 @@ pub(crate) struct Repair {
 
 impl Note {
     fn is_warning(&self) -> bool {
-        !matches!(self, Self::PossibleNonCounter(_) | Self::ForcedMonotonic { .. })
+        !matches!(self, Self::PossibleNonCounter(_) | Self::ForcedMonotonic { .. } | Self::RolledUp { .. })
     }
 
     /// The part by which equal notes are told.
@@ -59,6 +70,15 @@ impl Note {
                 out,
                 "metric might not be a counter, name does not end in _total/_sum/_count/_bucket: {metric:?}"
             ),
+            Self::RolledUp { width_ns, sampled } => {
+                let width = crate::number::seconds(*width_ns) / 60.0;
+                let what = if *sampled { "a sample of each stands for it" } else { "they are taken" };
+                write!(
+                    out,
+                    "of old samples only roll-ups of up to {} minutes are left: {what}",
+                    general(width)
+                )
+            }
             Self::ForcedMonotonic { metric, .. } => {
                 let name =
                     if metric.is_empty() { String::new() } else { format!(" for metric name {metric:?}") };

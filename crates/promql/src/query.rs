@@ -9,7 +9,7 @@ use crate::advice::{Advice, advise};
 use crate::answer::{Answer, Data, Stats};
 use crate::error::QueryError;
 use crate::eval::{Evaluator, Grid, Value, finish};
-use crate::limits::{Budget, Cancel, Limits, Memory};
+use crate::limits::{Budget, Cancel, Limits};
 use crate::notes::Notes;
 use crate::plan::{Kind, Node, Type};
 use crate::source::{Matcher, Source};
@@ -22,10 +22,10 @@ pub struct Options {
     pub lookback: Duration,
     /// Step of a subquery that gives none; Prometheus takes its evaluation interval.
     pub subquery_step: Duration,
+    /// Whether roll-ups may answer; without them there is nothing where single samples are gone.
+    pub rollups: bool,
     /// What a query may cost.
     pub limits: Limits,
-    /// What it shares with others.
-    pub memory: Memory,
     /// Stops the query from outside.
     pub cancel: Cancel,
 }
@@ -36,8 +36,8 @@ impl Default for Options {
         Self {
             lookback: Duration::from_mins(5),
             subquery_step: Duration::from_mins(1),
+            rollups: true,
             limits: Limits::default(),
-            memory: Memory::default(),
             cancel: Cancel::new(),
         }
     }
@@ -162,7 +162,7 @@ impl Query {
         options: &Options,
     ) -> Result<Answer, QueryError> {
         let root = self.root.as_deref().ok_or_else(|| QueryError::Internal("no plan".to_owned()))?;
-        let budget = Budget::new(&options.limits, &options.cancel, &options.memory);
+        let budget = Budget::new(&options.limits, &options.cancel);
         let (start, end, step) = outer;
         let ranged = step > 0;
         let steps = if ranged { (end - start) / step + 1 } else { 1 };
@@ -174,17 +174,17 @@ impl Query {
             outer,
             lookback_ns: duration_ns(options.lookback),
             subquery_step_ns: duration_ns(options.subquery_step),
+            rollups: options.rollups,
             notes: Mutex::new(Notes::default()),
         };
         let data = syntax::with_stack(self.depth, || evaluate(&evaluator, root, grid, ranged))??;
-        let charge = evaluator.budget.hold(data.bytes())?;
         let (warnings, infos) =
             evaluator.notes.lock().unwrap_or_else(PoisonError::into_inner).texts(&self.text);
         let stats = Stats {
             samples_read: evaluator.budget.samples_read(),
             bytes_peak: evaluator.budget.peak_bytes(),
         };
-        Ok(Answer { data, warnings, infos, stats, budget: evaluator.budget, charge })
+        Ok(Answer { data, warnings, infos, stats })
     }
 }
 

@@ -201,6 +201,40 @@ pub trait Chunk {
     fn decode(&self, into: &mut Columns) -> Result<(), SourceError>;
 }
 
+/// Samples of a stretch of time as one. Stale markers are no samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bucket {
+    /// How many; 0 when there was nothing but a stale marker.
+    pub count: u64,
+    /// Time, nanoseconds, and value of the earliest.
+    pub first: (i64, f64),
+    /// Time, nanoseconds, and value of the latest.
+    pub last: (i64, f64),
+    /// Least value, NaN only when there was nothing else.
+    pub min: f64,
+    /// Greatest value, NaN only when there was nothing else.
+    pub max: f64,
+    /// Sum of the values.
+    pub sum: f64,
+    /// Sum of the values right before each fall: a counter grew by `last - first + falls`.
+    pub falls: f64,
+    /// How often a value was less than the one before.
+    pub resets: u64,
+    /// How often a value differed from the one before.
+    pub changes: u64,
+    /// Time of a stale marker after the latest sample.
+    pub ended_ns: Option<i64>,
+}
+
+/// How far the roll-ups of a series go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RolledUp {
+    /// From here on single samples are to be read.
+    pub raw_from_ns: i64,
+    /// Width of the widest of those that stand for samples which are no more, nanoseconds.
+    pub gone_width_ns: Option<i64>,
+}
+
 /// One series that fits a selector. Read by one thread at a time, each by another perhaps.
 pub trait Series: Send + Sync {
     /// Its labels, the metric's name among them.
@@ -213,6 +247,21 @@ pub trait Series: Send + Sync {
         to_ns: i64,
         visit: &mut dyn FnMut(&dyn Chunk) -> ControlFlow<()>,
     ) -> Result<(), SourceError>;
+    /// Appends the roll-ups that hold anything of `from_ns..=to_ns`, in order of time and without
+    /// overlap: always where single samples are no more, and elsewhere only where all buckets end
+    /// at multiples of a width that divides `align_ns` and hold everything that there is. A bucket
+    /// does not hold its start and holds its end. [`Series::chunks`] is then asked from
+    /// [`RolledUp::raw_from_ns`] on.
+    fn rollups(
+        &self,
+        from_ns: i64,
+        to_ns: i64,
+        align_ns: Option<i64>,
+        into: &mut Vec<Bucket>,
+    ) -> Result<RolledUp, SourceError> {
+        let _ = (to_ns, align_ns, into);
+        Ok(RolledUp { raw_from_ns: from_ns, gone_width_ns: None })
+    }
 }
 
 /// Why a source could not answer.

@@ -7,6 +7,9 @@ use model::Labels;
 use promql::{Columns, MatchOp, Matcher, Select, Source, SourceError};
 use store::{Block, Found, ReadError, Store};
 
+#[cfg(test)]
+mod tests;
+
 /// Answers selectors from the store; runs that are deleted are not there.
 #[derive(Debug)]
 pub(crate) struct StoreSource<'s>(pub(crate) &'s Store);
@@ -52,6 +55,34 @@ impl promql::Series for Stored<'_> {
     ) -> Result<(), SourceError> {
         let read = self.store.scan(self.found.id, from_ns, to_ns, &mut |block| visit(&Piece(block)));
         read.map_err(failed)
+    }
+
+    fn rollups(
+        &self,
+        from_ns: i64,
+        to_ns: i64,
+        align_ns: Option<i64>,
+        into: &mut Vec<promql::Bucket>,
+    ) -> Result<promql::RolledUp, SourceError> {
+        let mut buckets = Vec::new();
+        let end = self.store.rollups(self.found.id, from_ns, to_ns, align_ns, &mut buckets);
+        into.extend(buckets.iter().map(bucket));
+        Ok(promql::RolledUp { raw_from_ns: end.raw_from_ns, gone_width_ns: end.gone_width_ns })
+    }
+}
+
+fn bucket(of: &store::Bucket) -> promql::Bucket {
+    promql::Bucket {
+        count: of.count,
+        first: of.first,
+        last: of.last,
+        min: of.min,
+        max: of.max,
+        sum: of.sum,
+        falls: of.falls,
+        resets: of.resets,
+        changes: of.changes,
+        ended_ns: of.ended_ns,
     }
 }
 

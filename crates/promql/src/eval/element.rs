@@ -127,7 +127,7 @@ impl Evaluator<'_> {
     pub(super) fn timestamp(&self, arguments: &[Node], grid: Grid) -> Result<Table, QueryError> {
         let argument = arguments.first().ok_or_else(missing)?;
         let table = match &argument.kind {
-            Kind::Selector(selector) => self.instants(selector, grid, true)?,
+            Kind::Selector(selector) => self.instants(selector, argument.span, grid, true)?,
             _ => self.vector(argument, grid)?.with(|mut rows| {
                 for row in &mut rows {
                     row.values = (0..grid.steps).map(|step| seconds(grid.at(step))).collect();

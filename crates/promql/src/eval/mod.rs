@@ -7,6 +7,7 @@ mod finish;
 mod histogram;
 mod over;
 mod relabel;
+mod rolled;
 mod rolling;
 mod select;
 mod table;
@@ -23,7 +24,7 @@ use crate::limits::Budget;
 use crate::notes::{Note, Notes};
 use crate::number::seconds;
 use crate::plan::{Kind, Node, Pin, Type};
-use crate::source::{Columns, Source};
+use crate::source::{Bucket, Columns, Source};
 
 /// One evaluation of a query.
 pub(crate) struct Evaluator<'q> {
@@ -33,6 +34,7 @@ pub(crate) struct Evaluator<'q> {
     pub(crate) outer: (i64, i64, i64),
     pub(crate) lookback_ns: i64,
     pub(crate) subquery_step_ns: i64,
+    pub(crate) rollups: bool,
     pub(crate) notes: Mutex<Notes>,
 }
 
@@ -42,6 +44,8 @@ pub(crate) struct Samples {
     pub(crate) labels: Arc<Labels>,
     pub(crate) drop_name: bool,
     pub(crate) columns: Columns,
+    /// What comes before the columns and is known as roll-ups; only for functions that take these.
+    pub(crate) rolled: Vec<Bucket>,
 }
 
 impl Evaluator<'_> {
@@ -74,7 +78,7 @@ impl Evaluator<'_> {
         match &node.kind {
             Kind::Number(value) => Ok(Value::Scalar(vec![*value; grid.steps])),
             Kind::Text(text) => Ok(Value::Text(text.clone())),
-            Kind::Selector(selector) => self.instants(selector, grid, false).map(Value::Vector),
+            Kind::Selector(selector) => self.instants(selector, node.span, grid, false).map(Value::Vector),
             Kind::Range { .. } | Kind::Subquery(_) => Err(QueryError::Execution(
                 "a range vector stands where an instant vector is needed".to_owned(),
             )),

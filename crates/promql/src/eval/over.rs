@@ -118,22 +118,25 @@ fn check_smoothing(over: Over, parameters: &[Vec<f64>]) -> Result<(), QueryError
 
 /// One series with the windows over it.
 #[derive(Clone, Copy)]
-struct Frame<'a> {
-    samples: &'a Samples,
-    windows: Windows,
-    grid: Grid,
+pub(super) struct Frame<'a> {
+    pub(super) samples: &'a Samples,
+    pub(super) windows: Windows,
+    pub(super) grid: Grid,
     parameters: &'a [Vec<f64>],
-    budget: &'a Budget,
+    pub(super) budget: &'a Budget,
 }
 
 /// Samples visited between two looks at the clock.
-const VISITS_PER_CHECK: usize = 1 << 20;
+pub(super) const VISITS_PER_CHECK: usize = 1 << 20;
 /// Longest window, in samples, that is kept sorted while it moves.
 const SORTED_MAX: f64 = 4096.0;
 
 impl Frame<'_> {
     /// Computes one series; the function is chosen outside of the loop over steps.
     fn compute(&self, over: Over) -> Result<Row, QueryError> {
+        if !self.samples.rolled.is_empty() {
+            return self.over_rolled(over);
+        }
         let counter = matches!(over, Over::Rate | Over::Increase);
         let run = |function: &dyn Fn(Window<'_>) -> Option<f64>| self.slide(counter, function);
         match over {
@@ -406,10 +409,6 @@ fn pairs(values: &[f64], counts: impl Fn(f64, f64) -> bool) -> f64 {
 /// The growth over the window, extrapolated to its edges; per second once divided by the range.
 fn extrapolated(window: Window<'_>, counter: bool, rate: bool) -> Option<f64> {
     let (first, last) = (*window.values.first()?, *window.values.last()?);
-    let intervals = window.values.len() - 1;
-    if intervals == 0 {
-        return None;
-    }
     let mut grown = last - first;
     if counter && window.falls {
         for pair in window.values.windows(2) {
@@ -418,27 +417,56 @@ fn extrapolated(window: Window<'_>, counter: bool, rate: bool) -> Option<f64> {
             }
         }
     }
-    let (first_ns, last_ns) = (*window.times_ns.first()?, *window.times_ns.last()?);
-    let mut to_start = (first_ns - window.start_ns) as f64 / 1e9;
-    let mut to_end = window.end_ns.saturating_sub(last_ns) as f64 / 1e9;
-    let sampled = (last_ns - first_ns) as f64 / 1e9;
-    let between = sampled / intervals as f64;
-    let threshold = between * 1.1;
-    if to_start >= threshold {
-        to_start = between / 2.0;
+    let growth = Growth {
+        first,
+        grown,
+        times_ns: (*window.times_ns.first()?, *window.times_ns.last()?),
+        samples: window.values.len() as u64,
+    };
+    growth.extrapolated((window.start_ns, window.end_ns), counter, rate)
+}
+
+/// What is known of the samples in a window.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Growth {
+    pub(super) first: f64,
+    /// From the first to the last, resets allowed for.
+    pub(super) grown: f64,
+    pub(super) times_ns: (i64, i64),
+    pub(super) samples: u64,
+}
+
+impl Growth {
+    /// The growth over the window `(start_ns, end_ns]`; nothing of a single sample.
+    pub(super) fn extrapolated(
+        self,
+        (start_ns, end_ns): (i64, i64),
+        counter: bool,
+        rate: bool,
+    ) -> Option<f64> {
+        let Self { first, grown, times_ns: (first_ns, last_ns), samples } = self;
+        let intervals = samples.checked_sub(1).filter(|intervals| *intervals > 0)?;
+        let mut to_start = (first_ns - start_ns) as f64 / 1e9;
+        let mut to_end = end_ns.saturating_sub(last_ns) as f64 / 1e9;
+        let sampled = (last_ns - first_ns) as f64 / 1e9;
+        let between = sampled / intervals as f64;
+        let threshold = between * 1.1;
+        if to_start >= threshold {
+            to_start = between / 2.0;
+        }
+        if counter && grown > 0.0 && first >= 0.0 {
+            // A counter was never below zero: do not extrapolate to before it was.
+            to_start = to_start.min(sampled * (first / grown));
+        }
+        if to_end >= threshold {
+            to_end = between / 2.0;
+        }
+        let mut factor = (sampled + to_start + to_end) / sampled;
+        if rate {
+            factor /= end_ns.saturating_sub(start_ns) as f64 / 1e9;
+        }
+        Some(grown * factor)
     }
-    if counter && grown > 0.0 && first >= 0.0 {
-        // A counter was never below zero: do not extrapolate to before it was.
-        to_start = to_start.min(sampled * (first / grown));
-    }
-    if to_end >= threshold {
-        to_end = between / 2.0;
-    }
-    let mut factor = (sampled + to_start + to_end) / sampled;
-    if rate {
-        factor /= window.end_ns.saturating_sub(window.start_ns) as f64 / 1e9;
-    }
-    Some(grown * factor)
 }
 
 fn last_two(window: Window<'_>, counter: bool) -> Option<f64> {

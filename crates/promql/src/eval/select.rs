@@ -6,8 +6,8 @@ use std::sync::Arc;
 use model::{Labels, is_stale_marker};
 
 use super::table::{Bits, Grid, Row, Table, Value};
-use super::{Evaluator, Samples, parallel};
-use crate::error::QueryError;
+use super::{Evaluator, Samples, parallel, rolled};
+use crate::error::{QueryError, Span};
 use crate::functions::Over;
 use crate::limits::Charge;
 use crate::number::seconds;
@@ -29,6 +29,12 @@ pub(crate) struct Windows {
 type Found<'s> = (Arc<Labels>, Box<dyn Series + 's>);
 
 impl Windows {
+    /// The widest stretch at whose multiples all windows begin and end.
+    pub(super) fn align_ns(&self) -> i64 {
+        let step_ns = if self.ends.steps > 1 { self.ends.step_ns } else { 0 };
+        gcd(gcd(self.ends.start_ns, step_ns), self.range_ns)
+    }
+
     /// Whether a sample in `from_ns..=to_ns` could be in a window.
     fn want(&self, from_ns: i64, to_ns: i64) -> bool {
         // An end in `[from, to + range)` has the window `(end - range, end]` reach the samples.
@@ -63,7 +69,13 @@ impl Windows {
 impl Evaluator<'_> {
     /// The value of every series at every step: the last sample not older than the lookback.
     /// With `times` the sample's time in seconds instead of its value.
-    pub(crate) fn instants(&self, selector: &Selector, grid: Grid, times: bool) -> Result<Table, QueryError> {
+    pub(crate) fn instants(
+        &self,
+        selector: &Selector,
+        span: Span,
+        grid: Grid,
+        times: bool,
+    ) -> Result<Table, QueryError> {
         let refs = match selector.pin {
             Some(pin) => Grid { start_ns: self.pinned(pin), ..grid }.earlier(selector.offset_ns),
             None => grid.earlier(selector.offset_ns),
@@ -73,9 +85,13 @@ impl Evaluator<'_> {
         let series = self.select(selector, from, refs.last())?;
         self.budget.plan(series.len() as u64, grid.steps as u64)?;
         let rows = parallel(&self.budget, series, |(labels, series)| {
+            let range = (from, refs.last());
+            let (rolled, from) = self.rolled(&*series, range, None, (span, true))?;
             let columns =
-                self.read(&*series, (from, refs.last()), false, |summary| instant_need(summary, refs))?;
-            let row = last_values(labels, &columns, refs, self.lookback_ns, times);
+                self.read(&*series, (from, range.1), false, |summary| instant_need(summary, refs))?;
+            let (columns, alive) = rolled::instants(&rolled, columns);
+            let last = LastValues { columns: &columns, alive: &alive, lookback_ns: self.lookback_ns };
+            let row = last.row(labels, refs, times);
             Ok(row.map(|row| if refs.steps == grid.steps { row } else { widen(row, grid.steps) }))
         })?;
         self.table(rows.into_iter().flatten().collect())
@@ -110,6 +126,9 @@ impl Evaluator<'_> {
         need: impl Fn(&Summary) -> Need,
     ) -> Result<Columns, QueryError> {
         let mut columns = Columns::default();
+        if range.0 > range.1 {
+            return Ok(columns);
+        }
         let mut failure = None;
         series.chunks(range.0, range.1, &mut |chunk| {
             let summary = chunk.summary();
@@ -179,12 +198,18 @@ impl Evaluator<'_> {
         let series = self.select(selector, range.0, range.1)?;
         self.budget.plan(series.len() as u64, grid.steps as u64)?;
         let results = parallel(&self.budget, series, |(labels, series)| {
+            let takes = over.is_some_and(rolled::takes);
+            let align_ns = takes.then(|| windows.align_ns());
+            let (rolled, from) = self.rolled(&*series, range, align_ns, (node.span, !takes))?;
+            let range = (from, range.1);
             let columns = self.read(&*series, range, weighted, |summary| windows.need(over, summary))?;
             let columns = without_markers(columns);
-            if columns.values.is_empty() {
+            let (rolled, columns) =
+                if takes { (rolled, columns) } else { (Vec::new(), rolled::lasts(&rolled, columns)) };
+            if columns.values.is_empty() && rolled.is_empty() {
                 return Ok(None);
             }
-            work(Samples { labels, drop_name: false, columns }, windows).map(Some)
+            work(Samples { labels, drop_name: false, columns, rolled }, windows).map(Some)
         })?;
         Ok(results.into_iter().flatten().collect())
     }
@@ -224,7 +249,10 @@ impl Evaluator<'_> {
             Value::Scalar(values) => {
                 let columns =
                     Columns { times_ns: (0..inner.steps).map(|step| inner.at(step)).collect(), values };
-                (vec![Samples { labels: Arc::default(), drop_name: false, columns }], None)
+                (
+                    vec![Samples { labels: Arc::default(), drop_name: false, columns, rolled: Vec::new() }],
+                    None,
+                )
             }
             Value::Text(_) => (Vec::new(), None),
         };
@@ -242,6 +270,14 @@ impl Evaluator<'_> {
         let samples = held.into_iter().map(|(samples, _)| samples);
         Ok(samples.filter(|samples| !samples.columns.values.is_empty()).collect())
     }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    let (mut a, mut b) = (a.saturating_abs(), b.saturating_abs());
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 /// Cuts samples outside of `from_ns..=to_ns`.
@@ -274,27 +310,34 @@ fn instant_need(summary: &Summary, refs: Grid) -> Need {
     }
 }
 
-fn last_values(
-    labels: Arc<Labels>,
-    columns: &Columns,
-    refs: Grid,
+/// The samples that instants are looked up in.
+struct LastValues<'a> {
+    columns: &'a Columns,
+    /// Of so many of the first samples: until when the series is known to have gone on.
+    alive: &'a [i64],
     lookback_ns: i64,
-    times: bool,
-) -> Option<Row> {
-    let mut row = Row::empty(labels, false, refs.steps);
-    let mut behind = 0;
-    for step in 0..refs.steps {
-        let at = refs.at(step);
-        while columns.times_ns.get(behind).is_some_and(|time| *time <= at) {
-            behind += 1;
+}
+
+impl LastValues<'_> {
+    fn row(&self, labels: Arc<Labels>, refs: Grid, times: bool) -> Option<Row> {
+        let Self { columns, alive, lookback_ns } = *self;
+        let mut row = Row::empty(labels, false, refs.steps);
+        let mut behind = 0;
+        for step in 0..refs.steps {
+            let at = refs.at(step);
+            while columns.times_ns.get(behind).is_some_and(|time| *time <= at) {
+                behind += 1;
+            }
+            let Some(last) = behind.checked_sub(1) else { continue };
+            let (time, value) = (columns.times_ns[last], columns.values[last]);
+            let current = time > at.saturating_sub(lookback_ns)
+                || alive.get(last).is_some_and(|until_ns| at < *until_ns);
+            if current && !is_stale_marker(value) {
+                row.put(step, if times { seconds(time) } else { value });
+            }
         }
-        let Some(last) = behind.checked_sub(1) else { continue };
-        let (time, value) = (columns.times_ns[last], columns.values[last]);
-        if time > at.saturating_sub(lookback_ns) && !is_stale_marker(value) {
-            row.put(step, if times { seconds(time) } else { value });
-        }
+        (!row.present.is_empty()).then_some(row)
     }
-    (!row.present.is_empty()).then_some(row)
 }
 
 /// A row of one step repeated.
@@ -323,5 +366,5 @@ fn to_samples(row: Row, grid: Grid) -> Samples {
         let (times_ns, values) = row.points().map(|(step, value)| (grid.at(step), value)).unzip();
         Columns { times_ns, values }
     };
-    Samples { labels: row.labels, drop_name: row.drop_name, columns }
+    Samples { labels: row.labels, drop_name: row.drop_name, columns, rolled: Vec::new() }
 }
