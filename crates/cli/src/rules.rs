@@ -1,4 +1,5 @@
-//! `truegauge rules`: checks files of rules and runs their tests, in Prometheus' and promtool's formats.
+//! `truegauge rules`: checks files of rules and runs their tests, in Prometheus' and promtool's formats,
+//! and writes out the rules that come with the program.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,14 +35,34 @@ pub(crate) fn command() -> Command {
         .arg(files())
         .arg(json_flag())
         .after_help("Examples:\n  truegauge rules test rules/tests/*.yml\n  truegauge rules test alerts_test.yml --json");
+    let export = Command::new("export")
+        .about("Write out the rules that come with the program, for the ruler of a Prometheus, Mimir or VictoriaMetrics")
+        .arg(
+            Arg::new("dir")
+                .required(true)
+                .value_name("DIR")
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("Folder to write to; it is made when it is not there"),
+        )
+        .arg(Arg::new("runbooks").long("runbooks").value_name("URL").help(
+            "What stands in front of `/docs/runbooks/` in the alerts' links, such as this server's address",
+        ))
+        .arg(
+            Arg::new("force")
+                .long("force")
+                .action(ArgAction::SetTrue)
+                .help("Write over files that were changed"),
+        )
+        .arg(json_flag())
+        .after_help("Examples:\n  truegauge rules export /etc/prometheus/rules\n  truegauge rules export rules --runbooks https://gauge.example.org --force");
     Command::new("rules")
-        .about("Check and test recording and alerting rules")
+        .about("Check, test and export recording and alerting rules")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .after_help(
             "Examples:\n  truegauge rules check rules/*.yml\n  truegauge rules test rules/tests/*.yml",
         )
-        .subcommands([check, test])
+        .subcommands([check, test, export])
 }
 
 /// What was found in one file.
@@ -55,6 +76,9 @@ struct Found {
 
 pub(crate) fn run(matches: &ArgMatches) -> Done {
     let Some((verb, matches)) = matches.subcommand() else { return Err(Failure::new("no verb given")) };
+    if verb == "export" {
+        return export(matches);
+    }
     let look = if verb == "check" { check } else { test };
     let files = matches.get_many::<PathBuf>("files").into_iter().flatten();
     let found: Vec<Found> = files.map(|file| look(file)).collect::<Result<_, Failure>>()?;
@@ -113,6 +137,44 @@ fn read(file: &Path) -> Result<String, Failure> {
         return Err(cannot(format!("it has {bytes} bytes, at most {FILE_BYTES_MAX} are read")));
     }
     std::fs::read_to_string(file).map_err(|error| cannot(error.to_string()))
+}
+
+/// Writes the starters to a folder, all of them or none.
+fn export(matches: &ArgMatches) -> Done {
+    let Some(folder) = matches.get_one::<PathBuf>("dir") else { return Err(Failure::new("no folder given")) };
+    let base = matches.get_one::<String>("runbooks").map(|url| url.trim_end_matches('/'));
+    let mut files = Vec::new();
+    for (name, text) in server::starter_rules() {
+        let text = match base {
+            Some(base) => text.replace("runbook_url: /", &format!("runbook_url: {base}/")),
+            None => text,
+        };
+        files.push((folder.join(name), text));
+    }
+    let differs =
+        |(path, text): &&(PathBuf, String)| std::fs::read(path).is_ok_and(|old| old != text.as_bytes());
+    if let Some((path, _)) = files.iter().find(differs).filter(|_| !matches.get_flag("force")) {
+        return Err(Failure::new(format!(
+            "`{}` is there and differs from what comes with the program",
+            path.display()
+        ))
+        .hint("`--force` writes over it; another folder keeps both"));
+    }
+    std::fs::create_dir_all(folder)
+        .map_err(|error| Failure::new(format!("cannot make the folder `{}`: {error}", folder.display())))?;
+    for (path, text) in &files {
+        std::fs::write(path, text)
+            .map_err(|error| Failure::new(format!("cannot write `{}`: {error}", path.display())))?;
+    }
+    let shown = files.iter().map(|(path, _)| path.display().to_string());
+    if matches.get_flag("json") {
+        print_json(&json!({"files": shown.collect::<Vec<_>>()}))?;
+    } else {
+        for path in shown {
+            print_line(&printable(&path))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Name and text of the files that a pattern of a test means: `*` stands for any part of a file's name.

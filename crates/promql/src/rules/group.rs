@@ -66,6 +66,9 @@ pub struct RuleState {
     pub name: String,
     /// See `name`.
     pub expr: String,
+    /// See `name`: labels that the rule sets.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
     /// Series that it wrote last, which get a marker when they end.
     pub series: Vec<BTreeMap<String, String>>,
     /// Its alerts.
@@ -118,6 +121,8 @@ struct Rule {
     alerts: BTreeMap<Labels, Alert>,
     written: BTreeSet<Labels>,
     looked_ms: Option<i64>,
+    /// Whether an evaluation was missed since.
+    has_missed: bool,
 }
 
 impl Group {
@@ -195,6 +200,7 @@ impl Group {
         let Some(rule) = self.rules.get_mut(index) else { return Outcome::default() };
         let alerting = matches!(rule.text.kind, RuleKind::Alerting { .. });
         if alerting && moment == Moment::Missed {
+            rule.has_missed = true;
             return Outcome::default();
         }
         if alerting {
@@ -268,15 +274,22 @@ impl Group {
         }
     }
 
-    /// Takes up what was kept; rules are found by name and query, in order. What is not found leaves
-    /// its series to [`Group::leftovers`].
+    /// Takes up what was kept. A rule is found by name and query, else by name and labels: a threshold
+    /// that was changed keeps its alerts. What is not found leaves its series to [`Group::leftovers`].
     pub fn restore(&mut self, mut state: GroupState) {
         self.last_ms = state.last_ms;
-        for rule in &mut self.rules {
-            let same = |kept: &RuleState| kept.name == rule.text.name && kept.expr == rule.text.expr;
-            if let Some(at) = state.rules.iter().position(same) {
+        let by_query = |kept: &RuleState, text: &RuleText| kept.name == text.name && kept.expr == text.expr;
+        let by_labels =
+            |kept: &RuleState, text: &RuleText| kept.name == text.name && kept.labels == text.labels;
+        let mut unknown: Vec<&mut Rule> = self.rules.iter_mut().collect();
+        for is_same in [&by_query as &dyn Fn(&RuleState, &RuleText) -> bool, &by_labels] {
+            unknown.retain_mut(|rule| {
+                let Some(at) = state.rules.iter().position(|kept| is_same(kept, &rule.text)) else {
+                    return true;
+                };
                 rule.restore(state.rules.remove(at));
-            }
+                false
+            });
         }
         self.leftover = state.series().collect();
     }
@@ -305,14 +318,23 @@ impl Rule {
         }
         let query = Query::parse(&text.expr)?;
         let (alerts, written) = (BTreeMap::new(), BTreeSet::new());
-        Ok(Self { text: text.clone(), query, labels, annotations, alerts, written, looked_ms: None })
+        Ok(Self {
+            text: text.clone(),
+            query,
+            labels,
+            annotations,
+            alerts,
+            written,
+            looked_ms: None,
+            has_missed: false,
+        })
     }
 
     /// Time in which nobody looked does not count towards `for`: a condition that held before a stop
     /// and holds after it may have been gone in between.
     fn pass_over_gap(&mut self, time_ms: i64, interval_ms: i64) {
         let gap_ms = self.looked_ms.map_or(0, |looked| time_ms - looked - interval_ms);
-        if gap_ms > interval_ms {
+        if std::mem::take(&mut self.has_missed) && gap_ms > 0 {
             let pending = self.alerts.values_mut().filter(|alert| alert.state == AlertState::Pending);
             pending.for_each(|alert| alert.active_at_ms += gap_ms);
         }
@@ -460,6 +482,7 @@ impl Rule {
         RuleState {
             name: self.text.name.clone(),
             expr: self.text.expr.clone(),
+            labels: self.text.labels.clone(),
             series: self.written.iter().map(to_map).collect(),
             alerts: self.alerts.values().map(AlertRecord::of).collect(),
             looked_ms: self.looked_ms,

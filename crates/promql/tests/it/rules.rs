@@ -147,6 +147,25 @@ fn a_firing_alert_is_told_again_after_a_while_and_its_end_is_told() {
 }
 
 #[test]
+fn an_alert_outlives_a_change_of_its_query_and_no_change_of_its_labels() {
+    let (mut before, mut source) = (group(), MemorySource::new());
+    power(&mut source, 0, "a", 120.0);
+    run(&mut before, &mut source, 0, Moment::Now);
+    let restored = |change: (&str, &str)| {
+        let changed = FILE.replace(change.0, change.1);
+        let mut after = Group::new(&parse(&changed).unwrap().groups[0], 60_000).unwrap();
+        after.restore(before.state());
+        after.alerts(1).count()
+    };
+    assert_eq!(restored(("> 100", "> 110")), 1);
+    assert_eq!(restored(("page{{ else }}", "wake{{ else }}")), 1);
+    let both = FILE.replace("> 100", "> 110").replace("severity:", "urgency:");
+    let mut after = Group::new(&parse(&both).unwrap().groups[0], 60_000).unwrap();
+    after.restore(before.state());
+    assert_eq!(after.alerts(1).count(), 0);
+}
+
+#[test]
 fn time_in_which_nobody_looked_does_not_count() {
     let (mut before, mut source) = (group(), MemorySource::new());
     power(&mut source, 0, "a", 120.0);
@@ -154,6 +173,7 @@ fn time_in_which_nobody_looked_does_not_count() {
     let mut after = group();
     after.restore(before.state());
     let mut states = Vec::new();
+    run(&mut after, &mut source, 3_570_000, Moment::Missed);
     for time in [3_600_000, 3_630_000] {
         power(&mut source, time, "a", 120.0);
         run(&mut after, &mut source, time, Moment::Now);
