@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::output::{Failure, is_broken_pipe};
-use crate::{doctor, query, reference, rules, runs, sync, token, up};
+use crate::{backup, doctor, export, query, reference, rules, runs, sync, token, up};
 
 /// How a verb ends: its exit code, or why it could not.
 pub(crate) type Done = Result<ExitCode, Failure>;
@@ -27,6 +27,8 @@ fn verbs() -> Vec<Verb> {
         (up::command(), up::run),
         (runs::command(), runs::run),
         (query::command(), query::run),
+        (export::command(), export::run),
+        (backup::command(), backup::run),
         (rules::command(), rules::run),
         (token::command(), token::run),
         (sync::command(), sync::run),

@@ -105,10 +105,7 @@ impl Server {
     }
 
     /// [`Server::open`] with the answer's headers.
-    pub(crate) fn stream(
-        &self,
-        path: &str,
-    ) -> Result<(ureq::http::HeaderMap, impl Read + use<>), Failure> {
+    pub(crate) fn stream(&self, path: &str) -> Result<(ureq::http::HeaderMap, impl Read + use<>), Failure> {
         let (head, body) = self.send("GET", path, None, None)?.into_parts();
         Ok((head.headers, body.into_with_config().limit(u64::MAX).reader()))
     }

@@ -4,8 +4,11 @@
 //! or tool error.
 
 mod args;
+mod backup;
 mod chart;
 mod doctor;
+mod export;
+mod export_file;
 mod http;
 mod output;
 mod query;

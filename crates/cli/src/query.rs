@@ -67,12 +67,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-fn now_seconds() -> f64 {
+pub(crate) fn now_seconds() -> f64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// A time as the server reads it; `-10m` is so long before now.
-fn moment(text: &str, now: f64) -> String {
+pub(crate) fn moment(text: &str, now: f64) -> String {
     text.strip_prefix('-')
         .and_then(|back| back.find(|c: char| c.is_ascii_alphabetic()).map(|at| back.split_at(at)))
         .and_then(|(amount, unit)| {

@@ -189,7 +189,7 @@ fn significant(value: &Value) -> String {
 }
 
 /// The id behind what a user typed: an id, or a name that only one run has.
-fn resolve(server: &Server, typed: &str) -> Result<String, Failure> {
+pub(crate) fn resolve(server: &Server, typed: &str) -> Result<String, Failure> {
     if model::RunId::parse(typed).is_some() {
         return Ok(typed.to_ascii_lowercase());
     }

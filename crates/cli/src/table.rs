@@ -70,6 +70,19 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{amount:.1} TiB")
 }
 
+/// A count with a comma every three digits.
+pub(crate) fn thousands(count: u64) -> String {
+    let digits = count.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 /// A time as `2026-01-31 08:30:15`, UTC.
 pub(crate) fn time(time_ms: i64) -> String {
     let seconds = time_ms.div_euclid(1_000);

@@ -26,6 +26,8 @@ const WAITING_KIB_MAX: usize = 192 << 10;
 const BODIES_KIB_MAX: usize = 96 << 10;
 /// Event streams open at once.
 const STREAMS_MAX: usize = 256;
+/// Exports under way at once.
+const EXPORTS_MAX: usize = 4;
 /// How long a request waits for its turn before it is told to come again.
 const TURN_WAIT: Duration = Duration::from_secs(5);
 
@@ -107,6 +109,10 @@ pub(crate) struct Turns {
     pub(crate) querying: Bounded,
     /// What queries hold in memory, their answers included.
     pub(crate) query_memory: promql::Memory,
+    /// Exports: each may hold a row group in memory.
+    pub(crate) exports: Bounded,
+    /// Backups: a second one would only wait.
+    pub(crate) backups: Bounded,
 }
 
 impl Turns {
@@ -120,6 +126,8 @@ impl Turns {
             streams: Bounded::new(STREAMS_MAX),
             querying: Bounded::new(config.query.concurrency),
             query_memory: promql::Memory::new(config.query.memory_max_bytes),
+            exports: Bounded::new(EXPORTS_MAX),
+            backups: Bounded::new(1),
         }
     }
 }

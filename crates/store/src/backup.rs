@@ -3,6 +3,7 @@
 //! Segments never change, so a second name of the same file is a copy; the catalogue is read as of
 //! one transaction while others go on. Sealing and merging wait meanwhile, appends do not.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -61,7 +62,10 @@ impl Inner {
             _ => {}
         }
         let folder = partial.join("segments");
-        fs::create_dir_all(&folder).map_err(|error| said(&folder, &error))?;
+        // The catalogue knows who may come in: nobody else reads along.
+        let mut private = fs::DirBuilder::new();
+        private.recursive(true).mode(0o700);
+        private.create(&folder).map_err(|error| said(&folder, &error))?;
         // Holds still what the manifest names until all of it has a second name.
         let _maintenance = self.lock_maintenance();
         let snapshot = {

@@ -9,9 +9,11 @@
 
 mod access;
 mod api;
+mod backup;
 mod complete;
 mod doors;
 mod durability;
+mod export;
 mod intake;
 mod notify;
 mod points;

@@ -18,6 +18,7 @@ use super::Params;
 use crate::access::Caller;
 use crate::app::{App, Shared, blocking, read};
 use crate::error::ApiError;
+use crate::export::{cell, number};
 use crate::points::{Pick, shown_labels};
 
 /// Points read at once; between two pieces no thread waits for a slow reader.
@@ -205,45 +206,5 @@ impl Head {
                 )
             }
         };
-    }
-}
-
-/// The shortest text that reads back as the same number.
-fn number(value: f64) -> String {
-    if value.is_nan() {
-        "NaN".into()
-    } else if value.is_infinite() {
-        if value > 0.0 { "+Inf".into() } else { "-Inf".into() }
-    } else {
-        format!("{value:?}")
-    }
-}
-
-/// A text cell. A leading `=`, `+`, `-` or `@` gets a quote mark in front, so that no spreadsheet
-/// takes a metric's name for a formula.
-fn cell(text: &str) -> String {
-    let text =
-        if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{text}") } else { text.to_owned() };
-    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cells_are_quoted_and_never_formulas() {
-        assert_eq!(cell("loss"), "loss");
-        assert_eq!(cell("rank=\"1\""), "\"rank=\"\"1\"\"\"");
-        assert_eq!(cell("=1+1"), "'=1+1");
-        assert_eq!(cell("@a,b"), "\"'@a,b\"");
-    }
-
-    #[test]
-    fn numbers_read_back_the_same() {
-        for value in [0.1, -1e-300, 1e308, 5.0, f64::MIN_POSITIVE] {
-            assert_eq!(number(value).parse::<f64>(), Ok(value));
-        }
-        assert_eq!(number(f64::NEG_INFINITY), "-Inf");
     }
 }

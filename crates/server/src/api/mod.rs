@@ -1,12 +1,15 @@
 //! The HTTP API: one table of routes, one file a noun.
 
 mod access;
+mod backup;
+mod compare;
 mod complete;
 mod explain;
 mod export;
+mod export_selected;
 mod metrics;
 mod points;
-mod prometheus;
+pub(crate) mod prometheus;
 mod push;
 mod root;
 mod run;
@@ -58,6 +61,9 @@ pub(crate) fn table() -> Vec<Row> {
         row("GET", "/api/tg/v1/runs/{run_id}/metrics", get(metrics::list)),
         row("GET", "/api/tg/v1/runs/{run_id}/points", get(points::one)),
         row("GET", "/api/tg/v1/runs/{run_id}/export", get(export::export)),
+        row("GET", "/api/tg/v1/export", get(export_selected::export)),
+        row("GET", "/api/tg/v1/compare", get(compare::compare)),
+        row("POST", "/api/tg/v1/backup", post(backup::make)),
         row("POST", "/api/tg/v1/points", post(points::many)),
         row("GET", "/api/tg/v1/stream", get(stream::stream)),
         row("GET", "/api/tg/v1/session", get(access::session)),
@@ -112,6 +118,9 @@ pub(crate) fn routes() -> Vec<crate::Route> {
         points::one,
         points::many,
         export::export,
+        export_selected::export,
+        backup::make,
+        compare::compare,
         stream::stream,
         access::session,
         access::logout,

@@ -120,7 +120,8 @@ fn attempt_end_ns(run: &RunRecord, number: u32, now_ns: i64) -> Option<i64> {
     sessions().map(|session| session.ended_ns.unwrap_or(session.heartbeat_ns)).max()
 }
 
-fn attribute(value: &AttributeValue) -> serde_json::Value {
+/// An attribute as JSON.
+pub(crate) fn attribute(value: &AttributeValue) -> serde_json::Value {
     match value {
         AttributeValue::Null => serde_json::Value::Null,
         AttributeValue::Bool(value) => (*value).into(),

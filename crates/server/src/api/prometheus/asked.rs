@@ -151,7 +151,7 @@ impl Asked {
 }
 
 /// Seconds with a fraction, or RFC 3339, as milliseconds.
-fn time(text: &str) -> Option<i64> {
+pub(crate) fn time(text: &str) -> Option<i64> {
     match text {
         "-292273086-05-16T16:47:06Z" => return Some(i64::MIN / 1_000_000),
         "292277025-08-18T07:12:54.999999999Z" => return Some(i64::MAX / 1_000_000),

@@ -18,6 +18,8 @@ use axum::routing::{MethodRouter, get, post};
 use promql::QueryError;
 use promql::json::{Written, push_text};
 
+pub(crate) use asked::time as parse_time;
+
 use crate::app::App;
 use crate::error::ApiError;
 use crate::guard::AsItIs;
