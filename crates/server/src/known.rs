@@ -1,10 +1,13 @@
 //! Series that senders named before: the bytes of their labels lead to their numbers, so that naming
 //! them again costs a look-up.
 //!
-//! Two generations bound the memory: what is asked for moves to the young one, and when that is full
-//! the old one goes. Forgetting costs time only, and a number is never given to another series.
+//! A sender names its series in the same order again and again, so the one after the last is looked at
+//! first: its bytes lie next in memory, and nothing is hashed. Two generations bound the memory: what
+//! is asked for moves to the young one, and when that is full the old one goes. Forgetting costs time
+//! only, and a number is never given to another series.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use store::SeriesId;
@@ -14,48 +17,94 @@ const GENERATION_BYTES_MAX: usize = 48 << 20;
 /// Bytes of an entry beside its key.
 const ENTRY_BYTES: usize = 48;
 
-type Numbers = HashMap<Box<[u8]>, SeriesId, foldhash::fast::RandomState>;
-
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Known(RwLock<Generations>);
 
 #[derive(Debug, Default)]
-pub(crate) struct Generations {
-    young: Numbers,
-    old: Numbers,
-    young_bytes: usize,
+struct Generations {
+    young: Generation,
+    old: Generation,
+    hasher: foldhash::fast::RandomState,
 }
 
-impl Generations {
-    /// The number that `key` leads to, and whether it is to be learned anew.
-    pub(crate) fn number(&self, key: &[u8]) -> Option<(SeriesId, bool)> {
-        let young = self.young.get(key).map(|number| (*number, false));
-        young.or_else(|| self.old.get(key).map(|number| (*number, true)))
+#[derive(Debug, Default)]
+struct Generation {
+    /// All keys, one after another.
+    keys: Vec<u8>,
+    /// Where a key ends, and its number; in the order that they were learnt.
+    entries: Vec<(usize, SeriesId)>,
+    /// Places in `entries` by the hash of the key. Of two keys with one hash the first is known.
+    places: HashMap<u64, usize, foldhash::fast::RandomState>,
+}
+
+impl Generation {
+    fn key(&self, place: usize) -> Option<&[u8]> {
+        let (end, _) = *self.entries.get(place)?;
+        let start = place.checked_sub(1).map_or(0, |before| self.entries[before].0);
+        self.keys.get(start..end)
+    }
+
+    fn place(&self, hash: u64, key: &[u8]) -> Option<usize> {
+        self.places.get(&hash).copied().filter(|place| self.key(*place) == Some(key))
+    }
+
+    fn insert(&mut self, hash: u64, key: &[u8], number: SeriesId) {
+        if self.place(hash, key).is_none() {
+            self.keys.extend_from_slice(key);
+            self.places.entry(hash).or_insert(self.entries.len());
+            self.entries.push((self.keys.len(), number));
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.keys.len() + self.entries.len() * ENTRY_BYTES
+    }
+}
+
+/// What is known, held as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Lookup<'k> {
+    all: RwLockReadGuard<'k, Generations>,
+    /// The place after the last that was found.
+    next: usize,
+}
+
+impl Lookup<'_> {
+    /// The number that `key` leads to, and whether it is to be learnt anew.
+    pub(crate) fn number(&mut self, key: &[u8]) -> Option<(SeriesId, bool)> {
+        let young = &self.all.young;
+        if young.key(self.next) != Some(key) {
+            let hash = self.all.hasher.hash_one(key);
+            let Some(place) = young.place(hash, key) else {
+                let old = &self.all.old;
+                return old.place(hash, key).map(|place| (old.entries[place].1, true));
+            };
+            self.next = place;
+        }
+        self.next += 1;
+        Some((young.entries[self.next - 1].1, false))
     }
 }
 
 impl Known {
-    /// What is known, held as long as the guard lives.
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Generations> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    /// Holds what is known, to look it up.
+    pub(crate) fn lookup(&self) -> Lookup<'_> {
+        Lookup { all: self.0.read().unwrap_or_else(PoisonError::into_inner), next: 0 }
     }
 
     /// Remembers keys and their numbers.
-    pub(crate) fn learn(&self, fresh: Vec<(Box<[u8]>, SeriesId)>) {
+    pub(crate) fn learn(&self, fresh: &[(Vec<u8>, SeriesId)]) {
         if fresh.is_empty() {
             return;
         }
         let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for (key, number) in fresh {
-            if all.young_bytes > GENERATION_BYTES_MAX {
+            if all.young.bytes() > GENERATION_BYTES_MAX {
                 all.old = std::mem::take(&mut all.young);
-                all.young_bytes = 0;
             }
-            let bytes = key.len() + ENTRY_BYTES;
-            if all.young.insert(key, number).is_none() {
-                all.young_bytes += bytes;
-            }
+            let hash = all.hasher.hash_one(&key[..]);
+            all.young.insert(hash, key, *number);
         }
     }
 
@@ -69,29 +118,42 @@ impl Known {
 mod tests {
     use super::*;
 
-    fn key(number: u64) -> Box<[u8]> {
-        let mut key = vec![0; 4_096];
+    fn key(number: u64) -> Vec<u8> {
+        let mut key = vec![0; 4_096 + number as usize % 7];
         key[..8].copy_from_slice(&number.to_le_bytes());
-        key.into()
+        key
+    }
+
+    #[test]
+    fn keys_are_found_in_any_order() {
+        let known = Known::default();
+        known.learn(&(0..100).map(|number| (key(number), number)).collect::<Vec<_>>());
+        let order = (0..100).chain((0..100).rev()).chain((0..100).map(|number| number * 37 % 100));
+        let mut lookup = known.lookup();
+        for number in order {
+            assert_eq!(lookup.number(&key(number)), Some((number, false)));
+            assert_eq!(lookup.number(&key(number + 100)), None);
+            assert_eq!(lookup.number(&key(number)[..4_000]), None);
+        }
     }
 
     #[test]
     fn what_is_asked_for_stays_and_memory_is_bounded() {
         let known = Known::default();
         let count = (4 * GENERATION_BYTES_MAX / 4_096) as u64;
-        known.learn(vec![(key(0), 0)]);
+        known.learn(&[(key(0), 0)]);
         for number in 1..count {
-            known.learn(vec![(key(number), number)]);
-            let (found, is_old) = known.read().number(&key(0)).unwrap();
+            known.learn(&[(key(number), number)]);
+            let (found, is_old) = known.lookup().number(&key(0)).unwrap();
             assert_eq!(found, 0);
             if is_old {
-                known.learn(vec![(key(0), 0)]);
+                known.learn(&[(key(0), 0)]);
             }
         }
-        assert_eq!(known.read().number(&key(1)), None);
-        let held = known.read().young.len() + known.read().old.len();
-        assert!(held * 4_096 < 3 * GENERATION_BYTES_MAX, "{held} entries");
+        assert_eq!(known.lookup().number(&key(1)), None);
+        let held = known.0.read().unwrap().young.bytes() + known.0.read().unwrap().old.bytes();
+        assert!(held < 3 * GENERATION_BYTES_MAX, "{held} bytes");
         known.forget();
-        assert_eq!(known.read().number(&key(0)), None);
+        assert_eq!(known.lookup().number(&key(0)), None);
     }
 }

@@ -6,8 +6,10 @@
 //! segment files now and then (`maintain`, `segment`, `chunk`). Reads never touch the database.
 //! Bytes on disk: `docs/format/log.md` and `docs/format/segment.md`.
 
+mod appended;
 mod backup;
 mod batch;
+mod by_number;
 mod catalogue;
 mod chunk;
 mod codec;

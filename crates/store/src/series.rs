@@ -6,6 +6,7 @@ use std::sync::Arc;
 use model::{Labels, RunId, RunRecord, Sample, SeriesIdentity, WriterId};
 
 use crate::SeriesId;
+use crate::by_number::ByNumber;
 use crate::chunk::Summary;
 use crate::head::{Head, MemoryChunk};
 use crate::index::Index;
@@ -121,7 +122,7 @@ pub(crate) type ScopeKey = (RunId, Box<str>);
 /// Everything in memory. Changed only by the one who holds the writer, after a commit.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    pub(crate) series: HashMap<SeriesId, Series>,
+    pub(crate) series: ByNumber<Series>,
     pub(crate) by_identity: HashMap<Arc<[u8]>, SeriesId>,
     pub(crate) index: Index,
     pub(crate) by_run: HashMap<RunId, Vec<SeriesId>>,

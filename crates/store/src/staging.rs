@@ -10,6 +10,7 @@ use model::{
     WriterId,
 };
 
+use crate::appended::Appended;
 use crate::batch::{AppendError, Batch, Collision, Options, Receipt, SeriesBatch};
 use crate::catalogue::{Change, Counters};
 use crate::chunk;
@@ -17,12 +18,14 @@ use crate::head::{self, MemoryChunk};
 use crate::metadata::{METRICS_MAX, MetricMetadata};
 use crate::read::{Piece, Sources};
 use crate::record::{self, Sequences};
-use crate::series::{Population, Scope, ScopeKey, State};
+use crate::series::{Population, Scope, ScopeKey, Series, State};
 use crate::{SeriesId, log};
 
 /// Times beyond are refused: about 1823 to 2116. Far enough from the ends of `i64` that no
 /// difference of two overflows.
 const TIME_NS_MAX: i64 = 1 << 62;
+/// Most points of one series in one batch that are not worth packing.
+const APPENDED_MAX: usize = 64;
 
 /// What a group would change.
 pub(crate) struct Staging<'a> {
@@ -42,6 +45,8 @@ pub(crate) struct Decided {
     writers: HashMap<WriterId, Sequences>,
     runs: HashMap<RunId, RunRecord>,
     points: BTreeMap<SeriesId, Placing>,
+    /// Points that need no placing; a series that is in `points` too has them there.
+    appended: Appended,
     /// New series of each population.
     populations: HashMap<Population, usize>,
     metadata: BTreeMap<String, MetricMetadata>,
@@ -162,7 +167,7 @@ impl<'a> Staging<'a> {
         receipt: &mut Receipt,
     ) -> Option<(SeriesId, Vec<Sample>)> {
         let all = batch.samples.len() as u64;
-        batch.samples.retain(|s| (-TIME_NS_MAX..=TIME_NS_MAX).contains(&s.time_ns));
+        batch.samples.retain(is_usual);
         let outside = all - batch.samples.len() as u64;
         if outside > 0 {
             let example =
@@ -192,15 +197,21 @@ impl<'a> Staging<'a> {
         if !points.is_sorted_by_key(|(id, sample)| (*id, sample.time_ns)) {
             points.sort_by_key(|(id, sample)| (*id, sample.time_ns));
         }
+        let mut appended = Appended::with_capacity(points.len());
         for part in points.chunk_by(|a, b| a.0 == b.0) {
             let id = part[0].0;
-            if !self.state.series.contains_key(&id) {
+            let Some(series) = self.state.series.get(&id) else {
                 receipt.gone.push(id);
+                continue;
+            };
+            if part.len() < APPENDED_MAX && self.decided.follow(id, series, part) {
+                appended.push(id, part.iter().map(|(_, sample)| *sample));
+                receipt.stored += part.len() as u64;
                 continue;
             }
             let placing = self.decided.placing(id, self.state);
             for (_, sample) in part {
-                if !(-TIME_NS_MAX..=TIME_NS_MAX).contains(&sample.time_ns) {
+                if !is_usual(sample) {
                     let example = || format!("series {id}: times lie between 1823 and 2116");
                     receipt.refuse("time_out_of_range", 1, example);
                 } else if placing.latest_ns.is_none_or(|latest| latest < sample.time_ns) {
@@ -213,6 +224,7 @@ impl<'a> Staging<'a> {
                 }
             }
         }
+        self.decided.appended.merge(appended);
         rest
     }
 
@@ -367,6 +379,8 @@ impl<'a> Staging<'a> {
             placing.packed = packed;
         }
         decided.points.retain(|_, placing| !placing.samples.is_empty());
+        let points = &decided.points;
+        decided.appended = std::mem::take(&mut decided.appended).without(|id| points.contains_key(&id));
         decided.runs.retain(|id, run| state.runs.get(id).is_none_or(|known| **known != *run));
         let mut change = Change::default();
         change.series.extend(decided.series.iter().map(|(identity, id)| (*id, Some(identity.clone()))));
@@ -376,8 +390,10 @@ impl<'a> Staging<'a> {
             put_run(&mut change, *id, state.runs.get(id).map(|run| &**run), run);
         }
         change.metadata.extend(decided.metadata.iter().map(|(m, known)| (m.clone(), Some(known.encode()))));
-        change.rows =
-            log::encode_rows(decided.points.iter().map(|(id, placing)| (*id, &placing.samples[..])));
+        change.rows = log::encode_rows(decided.appended.iter());
+        change
+            .rows
+            .extend(log::encode_rows(decided.points.iter().map(|(id, placing)| (*id, &placing.samples[..]))));
         counters.row += change.rows.len() as u64;
         (change, counters, decided)
     }
@@ -401,8 +417,23 @@ impl Decided {
     fn placing(&mut self, id: SeriesId, state: &State) -> &mut Placing {
         self.points.entry(id).or_insert_with(|| {
             let totals = state.series.get(&id).map(|s| s.totals).filter(|t| t.points > 0);
-            Placing { latest_ns: totals.map(|t| t.time_ns.1), ..Placing::default() }
+            let mut placing = Placing { latest_ns: totals.map(|t| t.time_ns.1), ..Placing::default() };
+            self.appended.of(id).iter().for_each(|sample| placing.push(*sample));
+            placing
         })
+    }
+
+    /// Whether sorted points of a series come after all others of it, each at a time of its own, and
+    /// none of its points needs to be placed.
+    fn follow(&self, id: SeriesId, series: &Series, points: &[(SeriesId, Sample)]) -> bool {
+        let of_group = self.appended.of(id).last().map(|sample| sample.time_ns);
+        let of_series = Some(series.totals.time_ns.1).filter(|_| series.totals.points > 0);
+        let mut latest_ns = of_group.or(of_series);
+        let rises = points.iter().all(|(_, sample)| {
+            let before = latest_ns.replace(sample.time_ns);
+            before.is_none_or(|before| before < sample.time_ns) && is_usual(sample)
+        });
+        rises && !self.points.contains_key(&id)
     }
 
     /// Makes the committed group visible.
@@ -424,10 +455,18 @@ impl Decided {
                 MapEntry::Vacant(entry) => _ = entry.insert(Arc::new(run)),
             }
         }
+        for (id, samples) in self.appended.iter() {
+            state.push(id, Vec::new(), samples);
+        }
         for (id, placing) in self.points {
             state.push(id, placing.packed, &placing.samples[placing.rest..]);
         }
     }
+}
+
+/// Whether a point's time can be kept.
+fn is_usual(sample: &Sample) -> bool {
+    (-TIME_NS_MAX..=TIME_NS_MAX).contains(&sample.time_ns)
 }
 
 /// The first bytes of a name, for a message.

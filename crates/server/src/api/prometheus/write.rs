@@ -111,9 +111,9 @@ fn read(
     let mut intake = Intake::within(DOOR, caller.bounds());
     let prefix = prefix(caller);
     let mut key: Vec<u8> = Vec::new();
-    let mut fresh: Vec<(Box<[u8]>, SeriesId)> = Vec::new();
+    let mut fresh: Vec<(Vec<u8>, SeriesId)> = Vec::new();
     let aged = RefCell::new(Vec::new());
-    let known = shared.known.read();
+    let mut known = shared.known.lookup();
     let number = |labels: &[u8]| {
         let found = if prefix.is_empty() {
             known.number(labels)
@@ -125,7 +125,7 @@ fn read(
         };
         let (number, is_old) = found?;
         if is_old {
-            aged.borrow_mut().push(([&prefix, labels].concat().into(), number));
+            aged.borrow_mut().push(([&prefix, labels].concat(), number));
         }
         Some(number)
     };
@@ -133,14 +133,14 @@ fn read(
         Item::Series(series) => {
             let number = add(shared, &mut intake, series);
             if let Some(number) = number.filter(|_| !series.label_bytes.is_empty()) {
-                fresh.push(([&prefix, series.label_bytes].concat().into(), number));
+                fresh.push(([&prefix, series.label_bytes].concat(), number));
             }
         }
         Item::Metadata(about) => intake.describe(about.metric, about.kind, about.help, about.unit),
     })?;
     drop(known);
     fresh.append(&mut aged.into_inner());
-    shared.known.learn(fresh);
+    shared.known.learn(&fresh);
     Ok(intake)
 }
 
