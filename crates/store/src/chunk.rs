@@ -4,24 +4,20 @@
 //! while a series is young and in a segment file afterwards.
 
 use model::Sample;
-use pco::ChunkConfig;
-use pco::data_types::Number;
 
-use crate::codec::{Reader, put_bytes, put_f64, put_i64, put_u64};
+use crate::codec::{Reader, put_f64, put_i64, put_u64};
+use crate::column::{Effort, append_column, put_column};
 use crate::read::ReadError;
 
 /// Most points of one chunk; a decoder refuses more, so that damage can't ask for memory.
 pub(crate) const CHUNK_POINTS_MAX: usize = 65_536;
 
-/// Level of `pco`: higher ones cost several times the time for a few percent.
-const LEVEL: usize = 4;
-
-const CODEC_PLAIN: u8 = 0;
-const CODEC_PCO: u8 = 1;
 /// Points with one float each. Other numbers are free, for native histograms among others.
 const TYPE_FLOAT: u8 = 1;
 /// Roll-ups, see `rollup_chunk`.
 pub(crate) const TYPE_ROLLUP: u8 = 2;
+/// The same, with times that it shares with other chunks of its file.
+const TYPE_SHARED: u8 = 3;
 const STEPS_NONE: u8 = 0;
 const STEPS_ALL: u8 = 1;
 const STEPS_SOME: u8 = 2;
@@ -172,23 +168,84 @@ pub(crate) fn settle(samples: &mut Vec<Sample>) {
 }
 
 /// The columns of `samples`: 1 to [`CHUNK_POINTS_MAX`] points in order of time.
-pub(crate) fn encode(samples: &[Sample]) -> Vec<u8> {
-    debug_assert!(!samples.is_empty() && samples.len() <= CHUNK_POINTS_MAX, "{} points", samples.len());
+pub(crate) fn encode(samples: &[Sample], effort: Effort) -> Vec<u8> {
     let exponent = time_exponent(samples.iter().map(|s| s.time_ns));
     let unit = 10_i64.pow(u32::from(exponent));
     let times: Vec<i64> = samples.iter().map(|s| s.time_ns / unit).collect();
-    let values: Vec<f64> = samples.iter().map(|s| s.value).collect();
-    let steps: Vec<i64> = samples.iter().filter_map(|s| s.step).collect();
-    let kind = match steps.len() {
+    let mut out = Vec::with_capacity(samples.len() * 2 + 64);
+    out.extend([TYPE_FLOAT, exponent, steps_kind(samples)]);
+    put_u64(&mut out, samples.len() as u64);
+    put_column(&mut out, &times, effort);
+    put_values(&mut out, samples, effort);
+    out
+}
+
+/// The same without the times, which are at `times_at` of the file.
+pub(crate) fn encode_shared(samples: &[Sample], times_at: u64, effort: Effort) -> Vec<u8> {
+    let mut out = Vec::with_capacity(samples.len() * 2 + 64);
+    out.extend([TYPE_SHARED, steps_kind(samples)]);
+    put_u64(&mut out, samples.len() as u64);
+    put_u64(&mut out, times_at);
+    put_values(&mut out, samples, effort);
+    out
+}
+
+/// Times that chunks share; nanoseconds in order.
+pub(crate) fn encode_times(times_ns: &[i64], effort: Effort) -> Vec<u8> {
+    let exponent = time_exponent(times_ns.iter().copied());
+    let unit = 10_i64.pow(u32::from(exponent));
+    let times: Vec<i64> = times_ns.iter().map(|time_ns| time_ns / unit).collect();
+    let mut out = vec![exponent];
+    put_u64(&mut out, times.len() as u64);
+    put_column(&mut out, &times, effort);
+    out
+}
+
+/// See [`encode_times`]; `None` when the bytes are not that.
+pub(crate) fn decode_times(bytes: &[u8]) -> Option<Vec<i64>> {
+    let mut reader = Reader::new(bytes);
+    let exponent = reader.byte()?;
+    let count = take_count(&mut reader)?;
+    let mut times_ns = Vec::new();
+    append_times(&mut reader, exponent, count, &mut times_ns)?;
+    reader.is_empty().then_some(times_ns)
+}
+
+/// Where in the file the times of a chunk are, unless it has them itself.
+pub(crate) fn times_at(bytes: &[u8]) -> Option<u64> {
+    let mut reader = Reader::new(bytes);
+    let [TYPE_SHARED, _] = reader.array()? else { return None };
+    reader.u64()?;
+    reader.u64()
+}
+
+/// The same chunk in a file that has its times at `times_at`; `None` when it has them itself.
+pub(crate) fn with_times_at(bytes: &[u8], times_at: u64) -> Option<Vec<u8>> {
+    let mut reader = Reader::new(bytes);
+    let [TYPE_SHARED, kind] = reader.array()? else { return None };
+    let count = reader.u64()?;
+    reader.u64()?;
+    let mut out = Vec::with_capacity(bytes.len() + 10);
+    out.extend([TYPE_SHARED, kind]);
+    put_u64(&mut out, count);
+    put_u64(&mut out, times_at);
+    out.extend_from_slice(reader.rest());
+    Some(out)
+}
+
+fn steps_kind(samples: &[Sample]) -> u8 {
+    match samples.iter().filter(|s| s.step.is_some()).count() {
         0 => STEPS_NONE,
         n if n == samples.len() => STEPS_ALL,
         _ => STEPS_SOME,
-    };
-    let mut out = Vec::with_capacity(samples.len() * 2 + 64);
-    out.extend([TYPE_FLOAT, exponent, kind]);
-    put_u64(&mut out, samples.len() as u64);
-    put_column(&mut out, &times);
-    put_column(&mut out, &values);
+    }
+}
+
+fn put_values(out: &mut Vec<u8>, samples: &[Sample], effort: Effort) {
+    debug_assert!(!samples.is_empty() && samples.len() <= CHUNK_POINTS_MAX, "{} points", samples.len());
+    let values: Vec<f64> = samples.iter().map(|s| s.value).collect();
+    put_column(out, &values, effort);
+    let kind = steps_kind(samples);
     if kind == STEPS_SOME {
         let mut present = vec![0_u8; samples.len().div_ceil(8)];
         for (at, _) in samples.iter().enumerate().filter(|(_, s)| s.step.is_some()) {
@@ -197,24 +254,60 @@ pub(crate) fn encode(samples: &[Sample]) -> Vec<u8> {
         out.extend(present);
     }
     if kind != STEPS_NONE {
-        put_column(&mut out, &steps);
+        let steps: Vec<i64> = samples.iter().filter_map(|s| s.step).collect();
+        put_column(out, &steps, effort);
     }
-    out
 }
 
-/// The points of [`encode`]d bytes, in order of time; `None` when they are not that.
-pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Sample>> {
-    let mut reader = Reader::new(bytes);
-    let [TYPE_FLOAT, exponent @ 0..=9, kind @ STEPS_NONE..=STEPS_SOME] = reader.array()? else {
-        return None;
-    };
-    let count: usize = reader.u64()?.try_into().ok()?;
-    if count == 0 || count > CHUNK_POINTS_MAX {
-        return None;
+fn take_count(reader: &mut Reader<'_>) -> Option<usize> {
+    let count = reader.u64()?.try_into().ok()?;
+    (1..=CHUNK_POINTS_MAX).contains(&count).then_some(count)
+}
+
+/// Appends times in order; what is there after `None` is of no use.
+fn append_times(reader: &mut Reader<'_>, exponent: u8, count: usize, times_ns: &mut Vec<i64>) -> Option<()> {
+    let unit = 10_i64.checked_pow(u32::from(exponent)).filter(|_| exponent <= 9)?;
+    let start = times_ns.len();
+    append_column(reader, count, times_ns)?;
+    let times = &mut times_ns[start..];
+    for time in &mut *times {
+        *time = time.wrapping_mul(unit);
     }
-    let unit = 10_i64.pow(u32::from(exponent));
-    let times: Vec<i64> = take_column(&mut reader, count)?;
-    let values: Vec<f64> = take_column(&mut reader, count)?;
+    times.is_sorted().then_some(())
+}
+
+/// Appends the times of a chunk; returns the kind of its steps and how many points it has.
+fn take_head(
+    reader: &mut Reader<'_>,
+    shared: Option<&[i64]>,
+    times_ns: &mut Vec<i64>,
+) -> Option<(u8, usize)> {
+    match reader.array()? {
+        [TYPE_FLOAT, exponent] => {
+            let kind = reader.byte()?;
+            let count = take_count(reader)?;
+            append_times(reader, exponent, count, times_ns)?;
+            Some((kind, count))
+        }
+        [TYPE_SHARED, kind] => {
+            let count = take_count(reader)?;
+            reader.u64()?;
+            times_ns.extend_from_slice(shared.filter(|times| times.len() == count)?);
+            Some((kind, count))
+        }
+        _ => None,
+    }
+    .filter(|(kind, _)| *kind <= STEPS_SOME)
+}
+
+/// The points of encoded bytes, in order of time; `None` when they are not that. `shared` are the
+/// times at [`times_at`], where a chunk has that.
+pub(crate) fn decode(bytes: &[u8], shared: Option<&[i64]>) -> Option<Vec<Sample>> {
+    let mut reader = Reader::new(bytes);
+    let mut times = Vec::new();
+    let (kind, count) = take_head(&mut reader, shared, &mut times)?;
+    let mut values: Vec<f64> = Vec::new();
+    append_column(&mut reader, count, &mut values)?;
     let present = if kind == STEPS_SOME { reader.take(count.div_ceil(8))? } else { &[] };
     let has_step = |at: usize| match kind {
         STEPS_NONE => false,
@@ -222,46 +315,36 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Sample>> {
         _ => present[at / 8] & (1 << (at % 8)) != 0,
     };
     let with_step = (0..count).filter(|at| has_step(*at)).count();
-    let steps: Vec<i64> = if with_step == 0 { Vec::new() } else { take_column(&mut reader, with_step)? };
+    let mut steps: Vec<i64> = Vec::new();
+    if with_step > 0 {
+        append_column(&mut reader, with_step, &mut steps)?;
+    }
     let mut steps = steps.into_iter();
-    let samples: Vec<Sample> = times
-        .into_iter()
-        .zip(values)
-        .enumerate()
-        .map(|(at, (time, value))| Sample {
-            time_ns: time.wrapping_mul(unit),
-            value,
-            step: if has_step(at) { steps.next() } else { None },
-        })
-        .collect();
-    (reader.is_empty() && samples.is_sorted_by_key(|s| s.time_ns)).then_some(samples)
+    let samples = times.into_iter().zip(values).enumerate().map(|(at, (time_ns, value))| {
+        let step = if has_step(at) { steps.next() } else { None };
+        Sample { time_ns, value, step }
+    });
+    let samples = samples.collect();
+    reader.is_empty().then_some(samples)
 }
 
-/// Appends times and values of [`encode`]d bytes; `None` when they are not that, and then nothing is
-/// appended. Steps are not looked at.
-pub(crate) fn decode_columns(bytes: &[u8], times_ns: &mut Vec<i64>, values: &mut Vec<f64>) -> Option<()> {
+/// Appends times and values of encoded bytes; `None` when they are not that, and then nothing is
+/// appended. Steps are not looked at. For `shared` see [`decode`].
+pub(crate) fn decode_columns(
+    bytes: &[u8],
+    shared: Option<&[i64]>,
+    times_ns: &mut Vec<i64>,
+    values: &mut Vec<f64>,
+) -> Option<()> {
     let mut reader = Reader::new(bytes);
-    let [TYPE_FLOAT, exponent @ 0..=9, STEPS_NONE..=STEPS_SOME] = reader.array()? else { return None };
-    let count: usize = reader.u64()?.try_into().ok()?;
-    if count == 0 || count > CHUNK_POINTS_MAX {
-        return None;
-    }
-    let unit = 10_i64.pow(u32::from(exponent));
     let (times_at, values_at) = (times_ns.len(), values.len());
-    let whole = append_column(&mut reader, count, times_ns)
-        .and_then(|()| append_column(&mut reader, count, values))
-        .is_some_and(|()| {
-            let times = &mut times_ns[times_at..];
-            for time in &mut *times {
-                *time = time.wrapping_mul(unit);
-            }
-            times.is_sorted()
-        });
-    if !whole {
+    let whole = take_head(&mut reader, shared, times_ns)
+        .and_then(|(_, count)| append_column(&mut reader, count, values));
+    if whole.is_none() {
         times_ns.truncate(times_at);
         values.truncate(values_at);
     }
-    whole.then_some(())
+    whole
 }
 
 /// The largest of 0, 3, 6 and 9 whose power of ten divides every time.
@@ -276,77 +359,6 @@ pub(crate) fn time_exponent(times_ns: impl Iterator<Item = i64>) -> u8 {
         }
     }
     exponent
-}
-
-/// A number of a column: what `pco` takes, with the plain eight bytes to fall back to.
-pub(crate) trait Word: Number {
-    fn to_word(self) -> u64;
-    fn from_word(word: u64) -> Self;
-}
-
-impl Word for i64 {
-    fn to_word(self) -> u64 {
-        self as u64
-    }
-    fn from_word(word: u64) -> Self {
-        word as Self
-    }
-}
-
-impl Word for f64 {
-    fn to_word(self) -> u64 {
-        self.to_bits()
-    }
-    fn from_word(word: u64) -> Self {
-        Self::from_bits(word)
-    }
-}
-
-pub(crate) fn put_column<T: Word + Default>(out: &mut Vec<u8>, numbers: &[T]) {
-    let config = ChunkConfig::default().with_compression_level(LEVEL);
-    let packed = if numbers.len() < 4 {
-        None
-    } else {
-        pco::standalone::simple_compress(numbers, &config).ok().filter(|p| p.len() < numbers.len() * 8)
-    };
-    if let Some(packed) = packed {
-        out.push(CODEC_PCO);
-        put_bytes(out, &packed);
-    } else {
-        out.push(CODEC_PLAIN);
-        put_u64(out, numbers.len() as u64 * 8);
-        out.extend(numbers.iter().flat_map(|n| n.to_word().to_le_bytes()));
-    }
-}
-
-fn take_column<T: Word + Default>(reader: &mut Reader<'_>, count: usize) -> Option<Vec<T>> {
-    let mut numbers = Vec::new();
-    append_column(reader, count, &mut numbers)?;
-    Some(numbers)
-}
-
-/// Appends a column of `count` numbers to `into`; what is there after `None` is of no use.
-pub(crate) fn append_column<T: Word + Default>(
-    reader: &mut Reader<'_>,
-    count: usize,
-    into: &mut Vec<T>,
-) -> Option<()> {
-    let codec = reader.byte()?;
-    let bytes = reader.bytes()?;
-    match codec {
-        CODEC_PLAIN => {
-            let (words, rest) = bytes.as_chunks::<8>();
-            into.extend(words.iter().map(|w| T::from_word(u64::from_le_bytes(*w))));
-            (rest.is_empty() && words.len() == count).then_some(())
-        }
-        CODEC_PCO => {
-            let start = into.len();
-            into.resize(start + count, T::default());
-            let progress = pco::standalone::simple_decompress_into(bytes, &mut into[start..]).ok()?;
-            (progress.finished && progress.n_processed == count).then_some(())
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -377,18 +389,22 @@ mod tests {
         })
     }
 
+    fn any_effort() -> impl Strategy<Value = Effort> {
+        prop_oneof![Just(Effort::Quick), Just(Effort::Usual), Just(Effort::Thorough)]
+    }
+
     fn bits(samples: &[Sample]) -> Vec<(i64, u64, Option<i64>)> {
         samples.iter().map(|s| (s.time_ns, s.value.to_bits(), s.step)).collect()
     }
 
     proptest! {
         #[test]
-        fn decoding_gives_what_was_encoded_to_the_bit(samples in any_samples()) {
-            let bytes = encode(&samples);
-            let back = decode(&bytes).unwrap();
+        fn decoding_gives_what_was_encoded_to_the_bit(samples in any_samples(), effort in any_effort()) {
+            let bytes = encode(&samples, effort);
+            let back = decode(&bytes, None).unwrap();
             prop_assert_eq!(bits(&back), bits(&samples));
             let (mut times, mut values) = (vec![-1], vec![-1.0]);
-            decode_columns(&bytes, &mut times, &mut values).unwrap();
+            decode_columns(&bytes, None, &mut times, &mut values).unwrap();
             prop_assert_eq!(&times[1..], samples.iter().map(|s| s.time_ns).collect::<Vec<_>>());
             let value_bits = |v: &f64| v.to_bits();
             prop_assert_eq!(
@@ -398,14 +414,29 @@ mod tests {
         }
 
         #[test]
+        fn shared_times_are_found_by_their_place(samples in any_samples(), at in any::<u64>(), effort in any_effort()) {
+            let times: Vec<i64> = samples.iter().map(|s| s.time_ns).collect();
+            let packed = encode_times(&times, effort);
+            prop_assert_eq!(decode_times(&packed), Some(times.clone()));
+            let bytes = with_times_at(&encode_shared(&samples, 5, effort), at).unwrap();
+            prop_assert_eq!(times_at(&bytes), Some(at));
+            prop_assert_eq!(bits(&decode(&bytes, Some(&times)).unwrap()), bits(&samples));
+            prop_assert!(decode(&bytes, None).is_none() && decode(&bytes, Some(&times[1..])).is_none());
+            let (mut again, mut values) = (Vec::new(), Vec::new());
+            decode_columns(&bytes, Some(&times), &mut again, &mut values).unwrap();
+            prop_assert_eq!(again, times);
+            prop_assert!(times_at(&encode(&samples, effort)).is_none());
+        }
+
+        #[test]
         fn damaged_bytes_never_panic_and_never_grow(samples in any_samples(), at in any::<prop::sample::Index>(), flip in 1..=255_u8, cut in any::<prop::sample::Index>()) {
-            let bytes = encode(&samples);
+            let bytes = encode(&samples, Effort::Quick);
             let mut wrong = bytes.clone();
             wrong[at.index(bytes.len())] ^= flip;
-            prop_assert!(decode(&wrong).is_none_or(|back| back.len() <= CHUNK_POINTS_MAX));
-            prop_assert!(decode(&bytes[..cut.index(bytes.len())]).is_none());
+            prop_assert!(decode(&wrong, None).is_none_or(|back| back.len() <= CHUNK_POINTS_MAX));
+            prop_assert!(decode(&bytes[..cut.index(bytes.len())], None).is_none());
             let (mut times, mut values) = (vec![-1], vec![-1.0]);
-            let read = decode_columns(&wrong, &mut times, &mut values).is_some();
+            let read = decode_columns(&wrong, None, &mut times, &mut values).is_some();
             prop_assert!(times.len() == values.len() && times.len() <= CHUNK_POINTS_MAX + 1);
             prop_assert!(read == (times.len() > 1));
         }
@@ -433,7 +464,7 @@ mod tests {
         let line = |gap: i64| -> Vec<Sample> {
             (0..100).map(|n| Sample { time_ns: n * gap, value: 1.0, step: None }).collect()
         };
-        let exponent = |gap: i64| encode(&line(gap))[1];
+        let exponent = |gap: i64| encode(&line(gap), Effort::Usual)[1];
         assert_eq!(
             [exponent(1), exponent(5_000), exponent(3_000_000), exponent(60_000_000_000)],
             [0, 3, 6, 9]

@@ -6,6 +6,7 @@ use model::Sample;
 
 use crate::SeriesId;
 use crate::chunk::{self, Summary};
+use crate::column::Effort;
 
 /// Raw points from which a tail is packed.
 const PACK_POINTS: usize = 128;
@@ -27,7 +28,7 @@ enum Points {
 
 impl MemoryChunk {
     fn packed(samples: &[Sample]) -> Self {
-        let points = Points::Packed(chunk::encode(samples).into_boxed_slice());
+        let points = Points::Packed(chunk::encode(samples, Effort::Quick).into_boxed_slice());
         Self { summary: Summary::of(samples), points }
     }
 
@@ -38,7 +39,7 @@ impl MemoryChunk {
 
     pub(crate) fn samples(&self) -> Option<Vec<Sample>> {
         match &self.points {
-            Points::Packed(bytes) => chunk::decode(bytes),
+            Points::Packed(bytes) => chunk::decode(bytes, None),
             Points::Raw(tail) => Some(tail.samples()),
         }
     }
@@ -46,7 +47,7 @@ impl MemoryChunk {
     /// Appends times and values; `None` when they can't be decoded.
     pub(crate) fn columns(&self, times_ns: &mut Vec<i64>, values: &mut Vec<f64>) -> Option<()> {
         match &self.points {
-            Points::Packed(bytes) => chunk::decode_columns(bytes, times_ns, values),
+            Points::Packed(bytes) => chunk::decode_columns(bytes, None, times_ns, values),
             Points::Raw(tail) => {
                 times_ns.extend(tail.points.iter().map(|(time_ns, _)| time_ns));
                 values.extend(tail.points.iter().map(|(_, value)| value));

@@ -13,6 +13,7 @@ mod by_number;
 mod catalogue;
 mod chunk;
 mod codec;
+mod column;
 mod committer;
 mod counting;
 mod head;
@@ -36,6 +37,7 @@ mod select;
 mod series;
 mod staging;
 mod store;
+mod times;
 mod tokens;
 
 use std::fmt;

@@ -18,17 +18,19 @@ use crate::store::{Inner, remove_files};
 
 /// So many segments of about one size are merged into one.
 const MERGE_FAN_IN: usize = 8;
-/// Points beyond which segments are merged no further.
+/// Points beyond which segments are merged no further, unless their series have few each.
 const MERGED_POINTS_MAX: u64 = 64 << 20;
 /// Days after which few roll-ups are added to a stretch.
 const CLOSED_AFTER_DAYS: i64 = 2;
 /// Points from which a chunk is copied as it is when segments are merged.
-const COPIED_POINTS_MIN: u32 = 1_024;
+const COPIED_POINTS_MIN: u32 = 2_048;
 
 impl Inner {
     /// Merges one group of small segments, or rewrites one that holds many points of purged runs.
     pub(crate) fn merge_small(&self, now_ns: i64) -> Result<(), AppendError> {
-        let inputs = self.half_purged().unwrap_or_else(|| mergeable(&self.read_state(), now_ns));
+        // Two seals after its end a day has all that came in time.
+        let rest_ns = self.options.seal_age_ns.saturating_mul(2);
+        let inputs = self.half_purged().unwrap_or_else(|| mergeable(&self.read_state(), rest_ns, now_ns));
         let Some(class) = inputs.first().map(|segment| segment.class) else { return Ok(()) };
         let (epoch, id) = {
             let mut writer = self.lock_writer();
@@ -133,29 +135,50 @@ impl Inner {
 
 /// Segments that should become one: several of about one size, and the smaller ones between them,
 /// so that no point gets younger than one that replaced it. In order of age.
-fn mergeable(state: &State, now_ns: i64) -> Vec<Arc<Segment>> {
+fn mergeable(state: &State, rest_ns: i64, now_ns: i64) -> Vec<Arc<Segment>> {
     let mut groups: BTreeMap<(Class, i64), Vec<&Arc<Segment>>> = BTreeMap::new();
     for segment in &state.segments {
         let stretch = segment.class.stretch_of(segment.time_ns.1);
         groups.entry((segment.class, stretch)).or_default().push(segment);
     }
     // What is in roll-ups stays apart from what is not, or it would be rolled up again.
-    let rows = groups.values().flat_map(|group| group.chunk_by(|a, b| a.is_rolled() == b.is_rolled()));
-    let fit = rows.into_iter().find_map(neighbours);
+    let rows: Vec<(Class, i64, &[&Arc<Segment>])> = groups
+        .iter()
+        .flat_map(|((class, stretch), group)| {
+            let rows = group.chunk_by(|a, b| a.is_rolled() == b.is_rolled());
+            rows.map(|row| (*class, *stretch, row))
+        })
+        .collect();
+    let fit = rows.iter().find_map(|(_, _, row)| neighbours(row));
     fit.or_else(|| {
-        groups.iter().find_map(|((class, stretch), group)| closed(*class, *stretch, group, now_ns))
+        rows.iter().find_map(|(class, stretch, row)| closed(*class, *stretch, row, rest_ns, now_ns))
     })
     .unwrap_or_default()
 }
 
-/// All roll-ups of a stretch that is over, unless a few that came late would have many rewritten.
-fn closed(class: Class, stretch: i64, group: &[&Arc<Segment>], now_ns: i64) -> Option<Vec<Arc<Segment>>> {
-    let over = class.stretch_of(now_ns.saturating_sub(day_start(CLOSED_AFTER_DAYS))) > stretch;
-    let points = group.iter().map(|segment| segment.points);
+/// All files of a stretch that is over, unless a few samples that came late would have many rewritten.
+/// After that the chunks are as long as the stretch has points for.
+fn closed(
+    class: Class,
+    stretch: i64,
+    row: &[&Arc<Segment>],
+    rest_ns: i64,
+    now_ns: i64,
+) -> Option<Vec<Arc<Segment>>> {
+    let rest_ns = if class.is_raw() { rest_ns } else { day_start(CLOSED_AFTER_DAYS) };
+    let over = class != Class::Run && class.stretch_of(now_ns.saturating_sub(rest_ns)) > stretch;
+    let points = row.iter().map(|segment| segment.points);
     let (all, most) = (points.clone().sum::<u64>(), points.max().unwrap_or_default());
-    let worth = !class.is_raw() && over && all - most > most / MERGE_FAN_IN as u64;
-    let sound = all <= MERGED_POINTS_MAX && !group.iter().any(|segment| segment.is_damaged());
-    (worth && sound).then(|| group.iter().map(|segment| Arc::clone(segment)).collect())
+    let worth = over && all - most > most / MERGE_FAN_IN as u64;
+    let sound = is_small(row) && !row.iter().any(|segment| segment.is_damaged());
+    (worth && sound).then(|| row.iter().map(|segment| Arc::clone(segment)).collect())
+}
+
+/// Whether one file may hold all of it: there are not too many points, or each series has few.
+fn is_small(row: &[&Arc<Segment>]) -> bool {
+    let points = row.iter().map(|segment| segment.points).sum::<u64>();
+    let series = row.iter().map(|segment| segment.listed().len()).max().unwrap_or_default();
+    points <= MERGED_POINTS_MAX.max(series as u64 * SEALED_POINTS_MAX as u64)
 }
 
 /// The smallest such of one group, which is in order of age.
@@ -172,8 +195,7 @@ fn neighbours(group: &[&Arc<Segment>]) -> Option<Vec<Arc<Segment>>> {
             let first = places.next()?.0;
             let last = places.nth(MERGE_FAN_IN - 2)?.0;
             let row = &row[first..=last];
-            let points = row.iter().map(|segment| segment.points).sum::<u64>();
-            (points <= MERGED_POINTS_MAX).then(|| row.iter().map(|segment| Arc::clone(segment)).collect())
+            is_small(row).then(|| row.iter().map(|segment| Arc::clone(segment)).collect())
         })
     })
 }
@@ -193,12 +215,11 @@ impl Joining<'_> {
             Part::Whole(Piece::Stored(series, segment, entry)) => {
                 if entry.summary.count >= COPIED_POINTS_MIN {
                     self.flush();
-                    match segment.chunk(series, &entry) {
-                        Ok(chunk) if self.result.is_ok() => {
-                            self.result = self.writer.push_chunk(series, &entry.summary, &chunk);
+                    if self.result.is_ok() {
+                        match segment.chunk(series, &entry) {
+                            Ok(chunk) => self.result = self.writer.copy(series, &entry.summary, &chunk),
+                            Err(why) => *unreadable = Some(why),
                         }
-                        Ok(_) => {}
-                        Err(why) => *unreadable = Some(why),
                     }
                     Ok(Vec::new())
                 } else {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use model::Sample;
 
 use crate::SeriesId;
-use crate::chunk::{self, Chunk, Summary};
+use crate::chunk::{Chunk, Summary};
 use crate::head::MemoryChunk;
-use crate::segment::{Entry, SEALED_POINTS_MAX, Segment};
+use crate::segment::{Encoded, Entry, SEALED_POINTS_MAX, Segment};
 use crate::series::State;
 
 /// Why points can't be read.
@@ -162,7 +162,7 @@ pub(crate) struct WholeChunk {
 
 enum WholePoints {
     Memory(Arc<MemoryChunk>),
-    Encoded(Vec<u8>),
+    Encoded(Encoded),
 }
 
 impl WholeChunk {
@@ -185,7 +185,7 @@ impl Chunk for WholeChunk {
     fn samples(&self) -> Result<Vec<Sample>, ReadError> {
         let samples = match &self.points {
             WholePoints::Memory(chunk) => chunk.samples(),
-            WholePoints::Encoded(bytes) => chunk::decode(bytes),
+            WholePoints::Encoded(chunk) => chunk.samples(),
         };
         let broken = || "a sound chunk can't be decoded by this version".to_owned();
         samples.ok_or_else(|| ReadError { series: self.series, reason: broken() })
@@ -227,7 +227,7 @@ impl Block<'_> {
             }
             Part::Whole(Piece::Memory(chunk)) => chunk.columns(times_ns, values),
             Part::Whole(Piece::Stored(series, segment, entry)) => match segment.chunk(*series, entry) {
-                Ok(bytes) => chunk::decode_columns(&bytes, times_ns, values),
+                Ok(chunk) => chunk.columns(times_ns, values),
                 Err(why) => {
                     (self.damage)(why);
                     Some(())

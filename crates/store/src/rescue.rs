@@ -12,7 +12,8 @@ use model::RunId;
 
 use crate::catalogue::{Catalogue, CatalogueError, Change, Contents, Counters, salvage};
 use crate::record;
-use crate::segment::{self, Class, Segment};
+use crate::retention::guessed_raw_from_ns;
+use crate::segment::{self, Class, Manifest, Segment};
 
 /// Opens the catalogue at `path` of the store in `dir`, or makes a new one from what is left.
 pub(crate) fn open_catalogue(
@@ -112,6 +113,8 @@ fn adopt(
             Err(why) => damage.push(format!("`{}`: {why}", path.display())),
         }
     }
+    let manifests = change.segments.iter().filter_map(|(id, row)| Manifest::decode(*id, row.as_deref()?));
+    change.raw_from_ns = guessed_raw_from_ns(&manifests.collect::<Vec<_>>());
     let last = change.series.iter().map(|(id, _)| *id).max().unwrap_or_default();
     counters.series = counters.series.max(last + 1);
     catalogue.commit(&change, counters)

@@ -10,7 +10,7 @@ use crate::SeriesId;
 use crate::batch::{AppendError, Options};
 use crate::catalogue::Change;
 use crate::rollup::{day_end, day_of, day_start};
-use crate::segment::{Class, Segment};
+use crate::segment::{Class, Manifest, Segment};
 use crate::series::State;
 use crate::store::{Inner, remove_files};
 
@@ -124,18 +124,16 @@ impl State {
         }
         self.segments.retain(|segment| gone.iter().all(|gone| gone.id != segment.id));
     }
+}
 
-    /// Where single samples begin when the catalogue does not say: with the first of them that is
-    /// kept, if there are roll-ups at all.
-    pub(crate) fn guessed_raw_from_ns(&self) -> i64 {
-        if self.segments.iter().all(|segment| segment.class.is_raw()) {
-            return i64::MIN;
-        }
-        let raw = self.segments.iter().filter(|segment| segment.class == Class::Fleet);
-        let first = raw.map(|segment| day_start(day_of(segment.time_ns.0)).saturating_add(1)).min();
-        let last = || self.segments.iter().filter(|s| !s.class.is_raw()).map(|s| s.time_ns.1).max();
-        first.or_else(|| last().map(|last_ns| last_ns.saturating_add(1))).unwrap_or(i64::MIN)
-    }
+/// Where single samples begin when the catalogue that knew it is lost: with the first of them that is
+/// kept, if there are roll-ups at all.
+pub(crate) fn guessed_raw_from_ns(manifests: &[Manifest]) -> Option<i64> {
+    let rolled = manifests.iter().filter(|manifest| !manifest.class.is_raw());
+    let last_ns = rolled.map(|manifest| manifest.time_ns.1).max()?;
+    let raw = manifests.iter().filter(|manifest| manifest.class == Class::Fleet);
+    let first = raw.map(|manifest| day_start(day_of(manifest.time_ns.0)).saturating_add(1)).min();
+    Some(first.unwrap_or(last_ns.saturating_add(1)))
 }
 
 impl Inner {

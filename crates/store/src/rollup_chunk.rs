@@ -4,6 +4,7 @@
 
 use crate::chunk::{self, CHUNK_POINTS_MAX, Summary, TYPE_ROLLUP};
 use crate::codec::{Reader, put_u64};
+use crate::column::{Effort, append_column, put_column};
 use crate::rollup::Bucket;
 
 /// One number for the whole column.
@@ -50,7 +51,7 @@ pub(crate) fn encode(buckets: &[Bucket], width_ns: i64) -> Vec<u8> {
         } else if let Some(same) = earlier.iter().position(|values| bits(values) == known) {
             out.extend([CODEC_SAME, same as u8]);
         } else {
-            chunk::put_column(&mut out, &values);
+            put_column(&mut out, &values, Effort::Thorough);
         }
         earlier.push(values);
     }
@@ -64,7 +65,7 @@ fn put_integers(out: &mut Vec<u8>, buckets: &[Bucket], of: impl Fn(&Bucket) -> i
             out.push(CODEC_CONSTANT);
             out.extend(first.to_le_bytes());
         }
-        _ => chunk::put_column(out, &numbers),
+        _ => put_column(out, &numbers, Effort::Thorough),
     }
 }
 
@@ -74,7 +75,7 @@ fn take_integers(reader: &mut Reader<'_>, count: usize) -> Option<Vec<i64>> {
         return Some(vec![i64::from_le_bytes(reader.array()?); count]);
     }
     let mut numbers = Vec::new();
-    chunk::append_column(reader, count, &mut numbers)?;
+    append_column(reader, count, &mut numbers)?;
     Some(numbers)
 }
 
@@ -90,7 +91,7 @@ fn take_values(reader: &mut Reader<'_>, count: usize, earlier: &[Vec<f64>]) -> O
         }
         _ => {
             let mut values = Vec::new();
-            chunk::append_column(reader, count, &mut values)?;
+            append_column(reader, count, &mut values)?;
             Some(values)
         }
     }

@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::SeriesId;
-use crate::chunk;
 use crate::read::{Part, Piece, Sources, sweep};
 use crate::rollup::{self, Bucket, MINUTE_NS, QUARTER_NS, day_of};
 use crate::segment::{Class, Segment};
@@ -226,8 +225,9 @@ pub(crate) fn columns_of(pieces: Vec<Piece>, damage: &mut dyn FnMut(String)) -> 
                 .ok_or_else(|| "a chunk in memory is damaged".to_owned()),
             Part::Whole(Piece::Stored(series, segment, entry)) => {
                 let path = segment.path.display();
-                segment.chunk(*series, entry).and_then(|bytes| {
-                    chunk::decode_columns(&bytes, &mut times_ns, &mut values)
+                segment.chunk(*series, entry).and_then(|chunk| {
+                    chunk
+                        .columns(&mut times_ns, &mut values)
                         .ok_or_else(|| format!("`{path}`: a sound chunk of series {series} can't be decoded"))
                 })
             }

@@ -18,12 +18,18 @@ use model::{Labels, Sample, SeriesIdentity};
 use crate::SeriesId;
 use crate::chunk::{self, CHUNK_POINTS_MAX, Summary};
 use crate::codec::{Reader, put_bytes, put_i64, put_u64};
+use crate::column::Effort;
 use crate::record;
 use crate::rollup::{Bucket, MINUTE_NS, QUARTER_NS, day_of};
 use crate::rollup_chunk;
+use crate::times::{self, Owner, SHARED_POINTS_MIN, WrittenTimes};
 
 const MAGIC: [u8; 8] = *b"TGSEG\r\n\x1a";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// Had every chunk's times in the chunk itself.
+const VERSION_APART: u32 = 1;
+/// Stands for a series in the blocks of times; no series has it.
+const TIMES: SeriesId = 0;
 const HEADER_BYTES: u64 = 16;
 const BLOCK_MARK: [u8; 4] = *b"TGCK";
 const BLOCK_HEADER_BYTES: u64 = 12;
@@ -33,6 +39,8 @@ const TRAILER_BYTES: u64 = 44;
 const TRAILER_MAGIC: [u8; 4] = *b"TGSE";
 /// Most points of a sealed chunk. Long chunks pack better and make a smaller index.
 pub(crate) const SEALED_POINTS_MAX: usize = 4_096;
+/// Points from which a chunk is packed as what stays: when it is merged, it is copied.
+const THOROUGH_POINTS_MIN: usize = 1_024;
 
 /// What decides how long points are kept; a segment holds one class only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -179,6 +187,31 @@ pub(crate) struct Entry {
     len: u32,
 }
 
+/// A chunk as it was read, with the times that it shares.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    block: Vec<u8>,
+    /// Where in the block the chunk starts.
+    start: usize,
+    times: Option<Arc<[i64]>>,
+}
+
+impl Encoded {
+    fn bytes(&self) -> &[u8] {
+        &self.block[self.start..]
+    }
+
+    /// The points; `None` when it is written by something newer.
+    pub(crate) fn samples(&self) -> Option<Vec<Sample>> {
+        chunk::decode(self.bytes(), self.times.as_deref())
+    }
+
+    /// Appends times and values, see [`Encoded::samples`].
+    pub(crate) fn columns(&self, times_ns: &mut Vec<i64>, values: &mut Vec<f64>) -> Option<()> {
+        chunk::decode_columns(self.bytes(), self.times.as_deref(), times_ns, values)
+    }
+}
+
 /// One series in a segment's directory, as far as it stays in memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Listed {
@@ -315,6 +348,7 @@ pub(crate) struct SegmentWriter {
     current: Vec<Entry>,
     series: SeriesId,
     points: u64,
+    times: WrittenTimes,
 }
 
 impl SegmentWriter {
@@ -339,6 +373,7 @@ impl SegmentWriter {
             current: Vec::new(),
             series: 0,
             points: 0,
+            times: WrittenTimes::default(),
         })
     }
 
@@ -347,9 +382,36 @@ impl SegmentWriter {
     pub(crate) fn push(&mut self, series: SeriesId, samples: &[Sample]) -> io::Result<()> {
         let pieces = samples.len().div_ceil(SEALED_POINTS_MAX).max(1);
         for piece in samples.chunks(samples.len().div_ceil(pieces).max(1)) {
-            self.push_chunk(series, &Summary::of(piece), &chunk::encode(piece))?;
+            let effort = if piece.len() < THOROUGH_POINTS_MIN { Effort::Usual } else { Effort::Thorough };
+            let chunk = if piece.len() < SHARED_POINTS_MIN {
+                chunk::encode(piece, effort)
+            } else {
+                let times_ns: Vec<i64> = piece.iter().map(|s| s.time_ns).collect();
+                chunk::encode_shared(piece, self.put_times(&times_ns, effort)?, effort)
+            };
+            self.push_chunk(series, &Summary::of(piece), &chunk)?;
         }
         Ok(())
+    }
+
+    /// Adds a chunk of another file as it is.
+    pub(crate) fn copy(&mut self, series: SeriesId, summary: &Summary, chunk: &Encoded) -> io::Result<()> {
+        let moved = match &chunk.times {
+            None => None,
+            Some(times) => chunk::with_times_at(chunk.bytes(), self.put_times(times, Effort::Thorough)?),
+        };
+        self.push_chunk(series, summary, moved.as_deref().unwrap_or(chunk.bytes()))
+    }
+
+    /// The place of these times in the file; they are written when they are not there yet.
+    fn put_times(&mut self, times_ns: &[i64], effort: Effort) -> io::Result<u64> {
+        if let Some(at) = self.times.find(times_ns) {
+            return Ok(at);
+        }
+        let at = self.at;
+        self.put_block(TIMES, &chunk::encode_times(times_ns, effort))?;
+        self.times.insert(times_ns, at);
+        Ok(at)
     }
 
     /// Adds an encoded chunk as it is.
@@ -359,19 +421,25 @@ impl SegmentWriter {
             debug_assert!(series > self.series, "series {series} after {}", self.series);
             self.series = series;
         }
-        let mut body = Vec::with_capacity(chunk.len() + 10);
+        let offset = self.at;
+        let len = self.put_block(series, chunk)?;
+        self.current.push(Entry { summary: *summary, offset, len });
+        self.points += u64::from(summary.count);
+        Ok(())
+    }
+
+    /// Returns how long it is.
+    fn put_block(&mut self, series: SeriesId, bytes: &[u8]) -> io::Result<u32> {
+        let mut body = Vec::with_capacity(bytes.len() + 10);
         put_u64(&mut body, series);
-        body.extend_from_slice(chunk);
+        body.extend_from_slice(bytes);
         let mut header = [0; BLOCK_HEADER_BYTES as usize];
         header[..4].copy_from_slice(&BLOCK_MARK);
         header[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
         header[8..].copy_from_slice(&crc32fast::hash(&body).to_le_bytes());
         self.write(&header)?;
         self.write(&body)?;
-        let len = BLOCK_HEADER_BYTES as u32 + body.len() as u32;
-        self.current.push(Entry { summary: *summary, offset: self.at - u64::from(len), len });
-        self.points += u64::from(summary.count);
-        Ok(())
+        Ok(BLOCK_HEADER_BYTES as u32 + body.len() as u32)
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -469,6 +537,7 @@ pub(crate) struct Segment {
     /// See [`Manifest::age`].
     pub(crate) age: u64,
     file: File,
+    owner: Owner,
     /// In order of number.
     listed: Vec<Listed>,
     /// Found by reading the blocks when the directory is damaged, in order of series and place.
@@ -486,8 +555,8 @@ impl Segment {
             .iter()
             .fold((i64::MAX, i64::MIN), |(first, last), l| (first.min(l.time_ns.0), last.max(l.time_ns.1)));
         let (damaged, rolled) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (age, found) = (id, None);
-        Ok(Self { id, class, path, bytes, points, time_ns, age, file, listed, found, damaged, rolled })
+        let (age, owner, found) = (id, Owner::new(), None);
+        Ok(Self { id, class, path, bytes, points, time_ns, age, file, owner, listed, found, damaged, rolled })
     }
 
     /// The same with another [`Manifest::age`].
@@ -520,7 +589,10 @@ impl Segment {
         if header[..8] != MAGIC {
             return Err("no segment header at byte 0".to_owned());
         }
-        if header[8..12] != VERSION.to_le_bytes() {
+        if ![VERSION, VERSION_APART]
+            .map(u32::to_le_bytes)
+            .contains(&[header[8], header[9], header[10], header[11]])
+        {
             return Err(format!("segment version {:?} at byte 8 is not known", &header[8..12]));
         }
         let trailer = self.trailer()?;
@@ -586,9 +658,14 @@ impl Segment {
         let mut at = HEADER_BYTES.min(self.bytes);
         let mut sound = true;
         while at + BLOCK_HEADER_BYTES <= self.bytes {
-            if let Some((series, entry)) = self.block_at(at) {
-                each(series, entry);
-                at += u64::from(entry.len);
+            let found = self.block(at);
+            if let Ok((series, body, len)) = &found {
+                match self.summary(body) {
+                    _ if *series == TIMES => {}
+                    Ok(summary) => each(*series, Entry { summary, offset: at, len: *len }),
+                    Err(why) => damage(format!("`{}`: the block at byte {at}: {why}", self.path.display())),
+                }
+                at += u64::from(*len);
                 sound = true;
                 continue;
             }
@@ -622,29 +699,48 @@ impl Segment {
         Ok(None)
     }
 
-    /// The block at `offset` if it is whole.
-    fn block_at(&self, offset: u64) -> Option<(SeriesId, Entry)> {
-        let header = self.bytes_at(offset, BLOCK_HEADER_BYTES).ok()?;
+    /// The series and the body after it of the block at `offset`, and the block's length; an error says
+    /// in words what is wrong with it.
+    fn block(&self, offset: u64) -> Result<(SeriesId, Vec<u8>, u32), String> {
+        let header = self.bytes_at(offset, BLOCK_HEADER_BYTES)?;
         let mut reader = Reader::new(&header);
-        if reader.array()? != BLOCK_MARK {
-            return None;
-        }
-        let len = u32::from_le_bytes(reader.array()?);
-        if len > BLOCK_BYTES_MAX {
-            return None;
-        }
-        let body = self.bytes_at(offset + BLOCK_HEADER_BYTES, u64::from(len)).ok()?;
-        if crc32fast::hash(&body) != u32::from_le_bytes(reader.array()?) {
-            return None;
-        }
-        let mut body = Reader::new(&body);
-        let series = body.u64()?;
-        let summary = match rollup_chunk::decode(body.rest()) {
-            Some((_, buckets)) => rollup_chunk::summary(&buckets),
-            None => Summary::of(&chunk::decode(body.rest())?),
+        let (Some(BLOCK_MARK), Some(len), Some(crc)) = (reader.array(), reader.array(), reader.array())
+        else {
+            return Err("no block".to_owned());
         };
-        let len = BLOCK_HEADER_BYTES as u32 + len;
-        Some((series, Entry { summary, offset, len }))
+        let len = u32::from_le_bytes(len);
+        if len > BLOCK_BYTES_MAX {
+            return Err(format!("a block of {len} bytes"));
+        }
+        let mut body = self.bytes_at(offset + BLOCK_HEADER_BYTES, u64::from(len))?;
+        if crc32fast::hash(&body) != u32::from_le_bytes(crc) {
+            return Err("the checksum does not match".to_owned());
+        }
+        let mut reader = Reader::new(&body);
+        let series = reader.u64().ok_or("no series")?;
+        let before = body.len() - reader.rest().len();
+        body.drain(..before);
+        Ok((series, body, BLOCK_HEADER_BYTES as u32 + len))
+    }
+
+    /// The summary of a block's chunk.
+    fn summary(&self, chunk: &[u8]) -> Result<Summary, String> {
+        if let Some((_, buckets)) = rollup_chunk::decode(chunk) {
+            return Ok(rollup_chunk::summary(&buckets));
+        }
+        let times = chunk::times_at(chunk).map(|at| self.times(at)).transpose()?;
+        let samples = chunk::decode(chunk, times.as_deref()).ok_or("it holds no chunk")?;
+        Ok(Summary::of(&samples))
+    }
+
+    /// The times at `at`.
+    fn times(&self, at: u64) -> Result<Arc<[i64]>, String> {
+        times::cached(self.owner, at, || {
+            let damaged = |why: String| format!("its times at byte {at}: {why}");
+            let (series, body, _) = self.block(at).map_err(damaged)?;
+            let times = chunk::decode_times(&body).filter(|_| series == TIMES);
+            times.ok_or_else(|| damaged("the block holds no times".to_owned()))
+        })
     }
 
     /// Its series, in order of number.
@@ -707,32 +803,37 @@ impl Segment {
     }
 
     /// The encoded chunk at `entry`; an error says in words what and where the damage is.
-    pub(crate) fn chunk(&self, series: SeriesId, entry: &Entry) -> Result<Vec<u8>, String> {
-        let damaged = |why: String| {
+    pub(crate) fn chunk(&self, series: SeriesId, entry: &Entry) -> Result<Encoded, String> {
+        self.read_chunk(series, entry).map_err(|why| {
             self.mark_damaged();
             format!("`{}`: the block at byte {}: {why}", self.path.display(), entry.offset)
-        };
-        let block = self.bytes_at(entry.offset, u64::from(entry.len)).map_err(damaged)?;
+        })
+    }
+
+    fn read_chunk(&self, series: SeriesId, entry: &Entry) -> Result<Encoded, String> {
+        let block = self.bytes_at(entry.offset, u64::from(entry.len))?;
         let mut reader = Reader::new(&block);
         let (Some(BLOCK_MARK), Some(len), Some(crc)) = (reader.array(), reader.array(), reader.array())
         else {
-            return Err(damaged("no block".to_owned()));
+            return Err("no block".to_owned());
         };
         let body = reader.rest();
         if body.len() as u64 != u64::from(u32::from_le_bytes(len))
             || crc32fast::hash(body) != u32::from_le_bytes(crc)
         {
-            return Err(damaged("the checksum does not match".to_owned()));
+            return Err("the checksum does not match".to_owned());
         }
         if reader.u64() != Some(series) {
-            return Err(damaged(format!("it is not of series {series}")));
+            return Err(format!("it is not of series {series}"));
         }
-        Ok(reader.rest().to_vec())
+        let times = chunk::times_at(reader.rest()).map(|at| self.times(at)).transpose()?;
+        let start = block.len() - reader.rest().len();
+        Ok(Encoded { block, start, times })
     }
 
     /// The points at `entry`; an error says in words what and where the damage is.
     pub(crate) fn samples(&self, series: SeriesId, entry: &Entry) -> Result<Vec<Sample>, String> {
-        chunk::decode(&self.chunk(series, entry)?).ok_or_else(|| {
+        self.chunk(series, entry)?.samples().ok_or_else(|| {
             self.mark_damaged();
             format!("`{}`: the block at byte {} holds no chunk", self.path.display(), entry.offset)
         })
@@ -740,7 +841,7 @@ impl Segment {
 
     /// The roll-ups at `entry`; an error says in words what and where the damage is.
     pub(crate) fn buckets(&self, series: SeriesId, entry: &Entry) -> Result<Vec<Bucket>, String> {
-        let found = rollup_chunk::decode(&self.chunk(series, entry)?);
+        let found = rollup_chunk::decode(self.chunk(series, entry)?.bytes());
         let fits = |(width_ns, buckets)| (Some(width_ns) == self.class.width_ns()).then_some(buckets);
         found.and_then(fits).ok_or_else(|| {
             self.mark_damaged();

@@ -490,7 +490,7 @@ fn load(
     }
     load_runs(&mut state, &contents, damage);
     let known = load_segments(dir, &mut state, &contents, damage);
-    state.raw_from_ns = contents.raw_from_ns.unwrap_or_else(|| state.guessed_raw_from_ns());
+    state.raw_from_ns = contents.raw_from_ns.unwrap_or(i64::MIN);
     remove_unknown_segments(dir, &known);
     let mut push = |series, samples: Vec<Sample>| {
         let (packed, rest) = head::pack(&samples);

@@ -119,15 +119,14 @@ impl Senders {
         let steps = told[split..].chunks(REQUEST_SAMPLES).map(|part| (part, Collision::NextFreeNanosecond));
         for (part, collision) in requests.chain(steps) {
             let mut batch = Batch { collision, ..Batch::default() };
-            match numbers {
-                Some(numbers) => batch.points = part.iter().map(|(at, s)| (numbers[*at], *s)).collect(),
-                None => {
-                    let named = |(at, sample): &(usize, Sample)| SeriesBatch {
-                        identity: identities[*at].clone(),
-                        samples: vec![*sample],
-                    };
-                    batch.series = part.iter().map(named).collect();
-                }
+            if let Some(numbers) = numbers {
+                batch.points = part.iter().map(|(at, sample)| (numbers[*at], *sample)).collect();
+            } else {
+                let named = |(at, sample): &(usize, Sample)| SeriesBatch {
+                    identity: identities[*at].clone(),
+                    samples: vec![*sample],
+                };
+                batch.series = part.iter().map(named).collect();
             }
             batches.push(batch);
         }
@@ -180,10 +179,10 @@ fn settle(store: &Store, dir: &Path, end: i64) {
     let files = || std::fs::read_dir(dir.join("segments")).unwrap().count();
     println!("before the day's end: {} segments, {} points in memory", files(), store.status().head_points);
     let cost = Cost::start();
-    for minute in 0..4 * 60 {
+    for minute in 0..5 * 60 {
         store.maintain(end + minute * HOUR / 60).unwrap();
     }
-    println!("four quiet hours: {} segments, {}", files(), cost.text());
+    println!("five quiet hours: {} segments, {}", files(), cost.text());
 }
 
 fn sizes(store: &Store, dir: &Path) {

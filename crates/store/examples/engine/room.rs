@@ -213,7 +213,7 @@ impl Gpu {
     fn new(n: usize, noise: Noise) -> Self {
         Self {
             noise,
-            busy: n % 10 != 0,
+            busy: !n.is_multiple_of(10),
             left_s: 3_600 + n as i64 * 37 % 7_200,
             used_mib: 70_000.0,
             celsius: 55.0,

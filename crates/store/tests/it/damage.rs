@@ -61,22 +61,53 @@ fn assert_honest(store: &Store) {
     }
 }
 
+/// Where the bodies of the first blocks start, by their series; 0 is a block of times.
+fn blocks(file: &Path) -> Vec<(u8, usize)> {
+    let bytes = std::fs::read(file).unwrap();
+    let starts = (0..bytes.len() - 13).filter(|at| bytes[*at..].starts_with(b"TGCK"));
+    starts.map(|at| (bytes[at + 12], at + 12)).collect()
+}
+
 #[test]
 fn a_flipped_bit_in_a_block_costs_that_block_only() {
     let dir = tempfile::tempdir().unwrap();
     make(dir.path());
-    edit(&segment(dir.path()), |bytes| bytes[100] ^= 4);
+    let file = segment(dir.path());
+    let at = blocks(&file).iter().find(|(series, _)| *series == 1).unwrap().1;
+    edit(&file, |bytes| bytes[at + 90] ^= 4);
     let store = open(dir.path());
     let (loss, lr) = (count(&store, "loss"), count(&store, "lr"));
     assert!(loss < POINTS as usize && loss >= POINTS as usize - 4_096, "{loss} points");
     assert_eq!((lr, count(&store, "late")), (POINTS as usize, 50));
     let damage = store.status().damage;
-    assert!(damage.len() == 1 && damage[0].contains("byte 16") && damage[0].contains(".seg"), "{damage:?}");
+    let place = format!("byte {}:", at - 12);
+    assert!(damage.len() == 1 && damage[0].contains(&place) && damage[0].contains(".seg"), "{damage:?}");
     // The rest goes on, and the damaged file is kept.
     store.append(batch("a", "loss", line(0, 1))).unwrap();
     store.close();
     assert_eq!(count(&store, "loss"), loss + 1);
     assert!(store.status().segments >= 2);
+}
+
+#[test]
+fn a_flipped_bit_in_shared_times_costs_the_blocks_that_share_them() {
+    let dir = tempfile::tempdir().unwrap();
+    make(dir.path());
+    let file = segment(dir.path());
+    let (series, at) = blocks(&file)[0];
+    assert_eq!((series, at), (0, 28));
+    edit(&file, |bytes| bytes[at + 20] ^= 4);
+    let check = |store: &Store| {
+        let (loss, lr) = (count(store, "loss"), count(store, "lr"));
+        assert!(loss == lr && loss < POINTS as usize && loss >= POINTS as usize - 4_096, "{loss} points");
+        assert_honest(store);
+        let damage = store.status().damage;
+        assert!(damage.iter().filter(|d| d.contains("its times at byte 16")).count() >= 2, "{damage:?}");
+    };
+    check(&open(dir.path()));
+    // Without a directory the blocks are found one by one, and the same ones are lost.
+    edit(&file, |bytes| bytes.truncate(bytes.len() - 1));
+    check(&open(dir.path()));
 }
 
 #[test]
@@ -181,7 +212,8 @@ proptest! {
         let store = open(dir.path());
         assert_honest(&store);
         let got = count(&store, "loss") + count(&store, "lr");
-        prop_assert!(got >= 2 * POINTS as usize - 4_096, "{} points", got);
+        // Both series share their times.
+        prop_assert!(got >= 2 * POINTS as usize - 2 * 4_096, "{} points", got);
         prop_assert_eq!(count(&store, "late"), 50);
     }
 

@@ -343,3 +343,20 @@ proptest! {
         prop_assert_eq!(store.status().damage, Vec::<String>::new());
     }
 }
+
+#[test]
+fn samples_of_a_day_before_all_others_stay_when_the_store_was_opened_again() {
+    let dir = tempfile::tempdir().unwrap();
+    for day in [1, 3] {
+        let store = open(dir.path());
+        append(&store, "a", &Points::from([(D0 - day * DAY, day as f64)]));
+        store.close();
+        drop(store);
+        let store = open(dir.path());
+        for _ in 0..4 {
+            store.maintain(D0 + HOUR).unwrap();
+        }
+    }
+    let store = open(dir.path());
+    assert_eq!(values(&read(&store, number(&store, "a"))), [3.0, 1.0]);
+}
