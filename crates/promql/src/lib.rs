@@ -31,7 +31,7 @@ pub use advice::{Advice, Fix};
 pub use answer::{Answer, Data, Run, Stats};
 pub use error::{QueryError, Span};
 pub use functions::{FunctionHelp, function_help, function_names};
-pub use limits::{Cancel, Limits};
+pub use limits::{Cancel, Charge, Limits, Memory};
 pub use memory::MemorySource;
 pub use query::{Options, Query, ValueType};
 pub use rewrite::{format_query, parse_selector, rename_metrics, restrict};

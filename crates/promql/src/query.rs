@@ -9,7 +9,7 @@ use crate::advice::{Advice, advise};
 use crate::answer::{Answer, Data, Stats};
 use crate::error::QueryError;
 use crate::eval::{Evaluator, Grid, Value, finish};
-use crate::limits::{Budget, Cancel, Limits};
+use crate::limits::{Budget, Cancel, Limits, Memory};
 use crate::notes::Notes;
 use crate::plan::{Kind, Node, Type};
 use crate::source::{Matcher, Source};
@@ -26,6 +26,8 @@ pub struct Options {
     pub rollups: bool,
     /// What a query may cost.
     pub limits: Limits,
+    /// What it shares with others.
+    pub memory: Memory,
     /// Stops the query from outside.
     pub cancel: Cancel,
 }
@@ -38,6 +40,7 @@ impl Default for Options {
             subquery_step: Duration::from_mins(1),
             rollups: true,
             limits: Limits::default(),
+            memory: Memory::default(),
             cancel: Cancel::new(),
         }
     }
@@ -162,7 +165,7 @@ impl Query {
         options: &Options,
     ) -> Result<Answer, QueryError> {
         let root = self.root.as_deref().ok_or_else(|| QueryError::Internal("no plan".to_owned()))?;
-        let budget = Budget::new(&options.limits, &options.cancel);
+        let budget = Budget::new(&options.limits, &options.cancel, &options.memory);
         let (start, end, step) = outer;
         let ranged = step > 0;
         let steps = if ranged { (end - start) / step + 1 } else { 1 };
@@ -178,13 +181,14 @@ impl Query {
             notes: Mutex::new(Notes::default()),
         };
         let data = syntax::with_stack(self.depth, || evaluate(&evaluator, root, grid, ranged))??;
+        let charge = evaluator.budget.hold(data.bytes())?;
         let (warnings, infos) =
             evaluator.notes.lock().unwrap_or_else(PoisonError::into_inner).texts(&self.text);
         let stats = Stats {
             samples_read: evaluator.budget.samples_read(),
             bytes_peak: evaluator.budget.peak_bytes(),
         };
-        Ok(Answer { data, warnings, infos, stats })
+        Ok(Answer { data, warnings, infos, stats, budget: evaluator.budget, charge })
     }
 }
 

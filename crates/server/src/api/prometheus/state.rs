@@ -180,9 +180,7 @@ fn population(of: &store::PopulationCount) -> Value {
 /// Labels whose points were refused since the start, by door and job or project.
 fn refused_labels(app: &App) -> Vec<Value> {
     let rows = app.metrics.refused_labels.rows();
-    let row = |(values, count): (Vec<String>, u64)| {
-        json!({"door": values[0], "name": values[1], "job": values[2], "value": count})
-    };
+    let row = |(values, count): (Vec<String>, u64)| json!({"door": values[0], "name": values[1], "job": values[2], "value": count});
     rows.into_iter().map(row).collect()
 }
 
