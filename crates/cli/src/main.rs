@@ -5,6 +5,7 @@
 
 mod args;
 mod backup;
+mod compare;
 mod chart;
 mod doctor;
 mod export;

@@ -161,7 +161,7 @@ fn csv(rows: &[Row<'_>]) -> String {
 }
 
 /// A cell, in quotes where CSV needs them.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     if text.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

@@ -60,11 +60,11 @@ pub(crate) fn command() -> Command {
         .arg(Arg::new("run").required(true).value_name("ID").help("The run's id"))
         .arg(json_flag());
     Command::new("runs")
-        .about("List, show, export and delete runs")
+        .about("List, show, compare, export and delete runs")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .after_help("Examples:\n  truegauge runs ls\n  truegauge runs export pretrain-7b -o points.csv")
-        .subcommands([ls, show, export, delete, restore])
+        .subcommands([ls, show, crate::compare::command(), export, delete, restore])
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Done {
@@ -73,6 +73,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
     match verb {
         "ls" => ls(&server, matches),
         "show" => show(&server, matches),
+        "compare" => crate::compare::run(&server, matches),
         "export" => export(&server, matches),
         "delete" => delete(&server, matches),
         _ => restore(&server, matches),
@@ -171,13 +172,13 @@ fn list_row(row: &Value, same_metric: bool) -> Vec<String> {
 }
 
 /// `organization/workspace/project`, without the empty ones.
-fn scope(row: &Value) -> String {
+pub(crate) fn scope(row: &Value) -> String {
     let parts = ["organization", "workspace", "project"].map(|name| row[name].as_str().unwrap_or_default());
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
 }
 
 /// A number with five significant digits.
-fn significant(value: &Value) -> String {
+pub(crate) fn significant(value: &Value) -> String {
     let Some(number) = value.as_f64() else { return value.as_str().unwrap_or("-").to_owned() };
     if number != 0.0 && !(1e-4..1e7).contains(&number.abs()) {
         return format!("{number:.4e}");

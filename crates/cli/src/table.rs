@@ -8,10 +8,10 @@ use crate::output::printable;
 const CELL_CHARS_MAX: usize = 48;
 
 /// A column's head and whether it holds numbers.
-pub(crate) type Column = (&'static str, bool);
+pub(crate) type Column<'a> = (&'a str, bool);
 
 /// Lays rows out under their heads, without trailing spaces.
-pub(crate) fn layout(columns: &[Column], rows: &[Vec<String>]) -> String {
+pub(crate) fn layout(columns: &[Column<'_>], rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> = rows
         .iter()
         .map(|row| row.iter().map(|cell| shorten(&printable(&cell.replace('\n', " ")))).collect())

@@ -10,6 +10,7 @@
 mod access;
 mod api;
 mod backup;
+mod compare;
 mod complete;
 mod doors;
 mod durability;
