@@ -23,6 +23,8 @@ pub(crate) struct Server {
     shown: String,
     token: Option<String>,
     agent: ureq::Agent,
+    /// What is wrong with the files of certificates.
+    mistrust: Option<String>,
 }
 
 /// `--url` and `--token`.
@@ -51,7 +53,12 @@ impl Server {
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let url = url.trim_end_matches('/').to_owned();
         let token = matches.get_one::<String>("token").filter(|token| !token.is_empty()).cloned();
+        let (tls, mistrust) = match client::Trust::from_env(|name| std::env::var(name).ok()).tls() {
+            Ok(tls) => (tls, None),
+            Err(error) => (ureq::tls::TlsConfig::default(), Some(error.to_string())),
+        };
         let mut config = ureq::Agent::config_builder()
+            .tls_config(tls)
             .http_status_as_error(false)
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .user_agent(concat!("truegauge/", env!("CARGO_PKG_VERSION")));
@@ -59,7 +66,7 @@ impl Server {
             config = config.proxy(None);
         }
         let shown = client::shown_url(&url);
-        Self { url, shown, token, agent: config.build().into() }
+        Self { url, shown, token, agent: config.build().into(), mistrust }
     }
 
     /// Its address, without what may be secret.
@@ -117,6 +124,10 @@ impl Server {
         body: Option<&Value>,
         timeout: Option<Duration>,
     ) -> Result<ureq::http::Response<ureq::Body>, Failure> {
+        if let Some(why) = &self.mistrust {
+            return Err(Failure::new(why.clone())
+                .hint("`TRUEGAUGE_CA_FILE`, `TRUEGAUGE_CERT_FILE` and `TRUEGAUGE_KEY_FILE` name PEM files"));
+        }
         let mut request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.url));
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));

@@ -35,7 +35,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
     let url = matches.get_one::<String>("url").map_or(client::DEFAULT_URL, String::as_str);
     let token = matches.get_one::<String>("token").map(String::as_str).filter(|token| !token.is_empty());
     let mut line = Line::new();
-    let sent = client::sync::send(&dir, url, token, &mut |progress| line.tell(&progress));
+    let trust = client::Trust::from_env(|name| std::env::var(name).ok());
+    let sent =
+        client::sync::send_trusting(&dir, (url, token, &trust), &mut |progress| line.tell(&progress));
     line.end();
     let outcome = sent.map_err(failure)?;
     if matches.get_flag("json") {

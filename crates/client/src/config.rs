@@ -7,6 +7,7 @@ use std::time::Duration;
 use model::{AttributeValue, RunPath};
 
 use crate::launch::{Launch, Lookup};
+use crate::trust::Trust;
 use crate::warning::Warning;
 
 /// Where a client looks for a server when none is named.
@@ -42,6 +43,8 @@ pub struct Config {
     pub url: Option<String>,
     /// Bearer token, if the server wants one.
     pub token: Option<String>,
+    /// Which servers of `https://` are believed.
+    pub trust: Trust,
     /// Folder of the spools; `None` is [`default_spool_dir`].
     pub spool_dir: Option<PathBuf>,
     /// Whether to sample the machine.
@@ -101,6 +104,7 @@ impl Default for Config {
             path: RunPath::default(),
             url: None,
             token: None,
+            trust: Trust::default(),
             spool_dir: None,
             capture_system_metrics: true,
             system_metrics_interval: SYSTEM_METRICS_INTERVAL,
@@ -182,6 +186,30 @@ pub const VARIABLES: &[Variable] = &[
             Ok(())
         },
     ),
+    row(
+        "TRUEGAUGE_CA_FILE",
+        None,
+        "",
+        "PEM file of the authorities that an `https://` server is believed by, instead of the public ones.",
+        |c, v| {
+            c.trust.ca_file = Some(PathBuf::from(v));
+            Ok(())
+        },
+    ),
+    row(
+        "TRUEGAUGE_CERT_FILE",
+        None,
+        "",
+        "PEM file of the client's certificate, for servers that know clients by theirs.",
+        |c, v| {
+            c.trust.cert_file = Some(PathBuf::from(v));
+            Ok(())
+        },
+    ),
+    row("TRUEGAUGE_KEY_FILE", None, "", "PEM file of that certificate's private key.", |c, v| {
+        c.trust.key_file = Some(PathBuf::from(v));
+        Ok(())
+    }),
     row(
         "TRUEGAUGE_SPOOL_DIR",
         Some("METRANA_DISK_SPOOL_DIR"),

@@ -29,6 +29,7 @@ mod series;
 mod shared;
 pub mod sync;
 mod transport;
+mod trust;
 mod wait;
 mod warning;
 
@@ -43,5 +44,6 @@ pub use log::Steps;
 pub use run::{Run, StartError};
 pub use series::SeriesHandle;
 pub use transport::{UrlError, shown_url};
+pub use trust::{Trust, TrustError};
 pub use wait::{CloseOutcome, FlushOutcome};
 pub use warning::{Warning, set_warning_hook};

@@ -333,7 +333,8 @@ impl Inner {
         let transport = if config.offline {
             None
         } else {
-            Some(Transport::new(config.url.as_deref().unwrap_or(DEFAULT_URL), config.token.as_deref())?)
+            let url = config.url.as_deref().unwrap_or(DEFAULT_URL);
+            Some(Transport::new(url, config.token.as_deref(), &config.trust)?)
         };
         let token = &config.launch.job_token;
         let answer = match &transport {

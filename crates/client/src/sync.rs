@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::header::SpoolHeader;
 use crate::transport::{Transport, UrlError, Verdict};
+use crate::trust::Trust;
 
 /// Tries of one record before giving up, with pauses that double from [`FIRST_PAUSE`].
 const TRIES: u32 = 5;
@@ -87,7 +88,16 @@ pub fn send(
     token: Option<&str>,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<SyncOutcome, SyncError> {
-    let transport = Transport::new(url, token)?;
+    send_trusting(dir, (url, token, &Trust::default()), progress)
+}
+
+/// [`send`] to a server that is believed by authorities of one's own.
+pub fn send_trusting(
+    dir: &Path,
+    (url, token, trust): (&str, Option<&str>, &Trust),
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<SyncOutcome, SyncError> {
+    let transport = Transport::new(url, token, trust)?;
     let mut outcome = SyncOutcome::default();
     let spools = if dir.join("header").is_file() { vec![dir.to_owned()] } else { spool::list(dir) };
     if spools.is_empty() && !dir.is_dir() {

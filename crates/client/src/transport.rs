@@ -6,6 +6,8 @@ use std::time::Duration;
 use prost::Message;
 use wire::push::{CONTENT_TYPE, PushResponse};
 
+use crate::trust::{Trust, TrustError};
+
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest time of one push: a whole request has to get through a slow line. Nobody waits for it.
@@ -63,6 +65,9 @@ pub enum UrlError {
         /// As it was given, without what may be secret.
         found: String,
     },
+    /// A file of certificates can't be used.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// The token can't travel.
     #[error("the token holds characters that no header can carry: visible ASCII is wanted")]
     Token,
@@ -84,7 +89,7 @@ pub fn shown_url(url: &str) -> String {
 }
 
 impl Transport {
-    pub(crate) fn new(url: &str, token: Option<&str>) -> Result<Self, UrlError> {
+    pub(crate) fn new(url: &str, token: Option<&str>, trust: &Trust) -> Result<Self, UrlError> {
         let trimmed = url.trim();
         let with_scheme =
             if trimmed.contains("://") { trimmed.to_owned() } else { format!("http://{trimmed}") };
@@ -102,6 +107,7 @@ impl Transport {
         let is_loopback = host == "localhost" || host == "[::1]" || host.starts_with("127.");
         let mut config = ureq::Agent::config_builder()
             .http_status_as_error(false)
+            .tls_config(trust.tls()?)
             .max_redirects(0)
             .max_redirects_will_error(false)
             .timeout_connect(Some(CONNECT_TIMEOUT))
@@ -233,7 +239,7 @@ mod tests {
 
     #[test]
     fn urls_are_taken_with_and_without_a_scheme() {
-        let base = |url: &str| Transport::new(url, None).map(|t| (t.shown().to_owned(), t.is_loopback()));
+        let base = |url: &str| Transport::new(url, None, &Trust::default()).map(|t| (t.shown().to_owned(), t.is_loopback()));
         assert_eq!(base("127.0.0.1:9494").unwrap(), ("http://127.0.0.1:9494".into(), true));
         assert_eq!(base(" https://tg.example/ ").unwrap(), ("https://tg.example".into(), false));
         assert_eq!(base("http://[::1]:1").unwrap(), ("http://[::1]:1".into(), true));
@@ -241,7 +247,7 @@ mod tests {
             assert!(base(bad).is_err(), "{bad:?}");
         }
         for bad in ["a\nb", "\u{e9}", "\u{7f}"] {
-            assert!(matches!(Transport::new("h", Some(bad)), Err(UrlError::Token)), "{bad:?}");
+            assert!(matches!(Transport::new("h", Some(bad), &Trust::default()), Err(UrlError::Token)), "{bad:?}");
         }
     }
 
@@ -257,8 +263,8 @@ mod tests {
         check("user:secret@h", "h");
         check("http://user:se/cr@et@h?token=secret#secret", "http://h");
         check("http://h/?token=sec@ret", "http://h/");
-        let transport = Transport::new("http://user:secret@h", Some("secret")).unwrap();
+        let transport = Transport::new("http://user:secret@h", Some("secret"), &Trust::default()).unwrap();
         assert!(!format!("{transport:?}").contains("secret"));
-        assert!(!format!("{:?}", Transport::new("ftp://user:secret@h", None)).contains("secret"));
+        assert!(!format!("{:?}", Transport::new("ftp://user:secret@h", None, &Trust::default())).contains("secret"));
     }
 }

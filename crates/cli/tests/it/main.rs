@@ -8,6 +8,8 @@
 )]
 
 mod access;
+mod access_isolation;
+mod access_tls;
 mod api;
 mod backup;
 mod compare;

@@ -154,7 +154,7 @@ impl Server {
     }
 
     pub(crate) fn address(&self) -> &str {
-        self.url.trim_start_matches("http://")
+        self.url.trim_start_matches("http://").trim_start_matches("https://")
     }
 
     /// Sends bytes as they are and reads the answer to its end.
