@@ -25,7 +25,7 @@ export interface RangeAnswer {
   /** ms since the epoch. */
   x: Float64Array;
   series: Series[];
-  /** Series that exist; more than came when the answer was cut; `null` when that is not known. */
+  /** Series that there are; more than came when the answer was cut; `null` when that is not known. */
   total: number | null;
   samplesRead: number;
   milliseconds: number;
@@ -37,6 +37,8 @@ interface Body<T> {
   data: T;
   warnings?: string[];
   infos?: string[];
+  /** Of a cut answer: how many there are. A far storage does not say. */
+  total?: number;
 }
 
 interface Matrix {
@@ -102,26 +104,12 @@ export async function askRange(
     step,
     x,
     series,
-    total: cut ? await countOf(query, range.to, signal) : series.length,
+    total: cut ? (body.total ?? null) : series.length,
     samplesRead: body.data.stats?.samples.totalQueryableSamples ?? 0,
     milliseconds: (body.data.stats?.timings.execTotalTime ?? 0) * 1000,
     warnings: told.filter((w) => w !== CUT),
     infos: body.infos ?? [],
   };
-}
-
-/** How many series a query has at its end, when they were too many to send. */
-async function countOf(query: string, end: number, signal: AbortSignal): Promise<number | null> {
-  try {
-    const { data } = await askProm<{ result: { value: [number, string] }[] }>(
-      'query',
-      { query: `count(${query}\n)`, time: String(end / 1000) },
-      signal,
-    );
-    return Number(data.result[0]?.value[1] ?? Number.NaN) || null;
-  } catch {
-    return null;
-  }
 }
 
 /** Reads a value as Prometheus writes it. */

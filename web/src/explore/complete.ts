@@ -1,95 +1,128 @@
-/** What a half-typed query may become: names, labels and values of this server. */
-import { isAbort } from '../lib/api';
-import { getProm } from './answer';
-import { type Described, selectorOf } from './catalogue';
-import { type Context, contextAt } from './words';
+/** What a half-typed query may become, as the server knows it. */
+import { askJson, isAbort } from '../lib/api';
+import { formatCount } from '../lib/number';
+
+/** What the server says of one choice. */
+interface Choice {
+  text: string;
+  insert: string;
+  kind: 'metric' | 'label' | 'value' | 'function' | 'aggregation' | 'keyword' | 'duration';
+  series?: number;
+  values?: number;
+  type?: string;
+  unit?: string;
+  arguments?: string;
+  help?: string;
+  caveat?: string;
+}
+
+/** What the server says of a place. Places are characters. */
+interface Answer {
+  wants: string;
+  from: number;
+  to: number;
+  typed: string;
+  options: Choice[];
+}
 
 /** One completion. */
 export interface Option {
   text: string;
-  /** What replaces the word. */
+  /** What replaces the typed text. */
   insert: string;
+  kind: Choice['kind'];
   /** Unit, kind or number beside it. */
   note: string;
+  /** Type of a metric, arguments of a function. */
+  about: string;
   help: string;
+  caveat: string;
 }
 
-/** Completions and what they replace. */
+/** Completions of a text, and what they replace in it. */
 export interface Options {
-  context: Context;
+  /** The text that was asked for. */
+  query: string;
+  /** Indexes into it. */
+  from: number;
+  to: number;
+  typed: string;
   options: Option[];
 }
 
-const OPTIONS_MAX = 50;
-const VALUES_MAX = 2000;
+const LIMIT = 50;
+/** Where all there is may be offered before anything is typed. */
+const AT_ONCE = ['label', 'value', 'duration'];
 
-/** Those that begin with what is typed, then those that contain it. */
-export function matching(options: Option[], typed: string): Option[] {
-  const wanted = typed.toLowerCase();
-  const place = (o: Option) => o.text.toLowerCase().indexOf(wanted);
-  return options
-    .filter((o) => place(o) >= 0 && o.text !== typed)
-    .sort((a, b) => Number(place(a) > 0) - Number(place(b) > 0))
-    .slice(0, OPTIONS_MAX);
-}
-
-/** A text between the quotes of `query` at `from`. */
-function quoted(value: string, quote: string): string {
-  if (quote === '`') return value.replaceAll('`', '');
-  return JSON.stringify(value)
-    .slice(1, -1)
-    .replaceAll('\\"', quote === '"' ? '\\"' : '"')
-    .replaceAll("'", quote === "'" ? "\\'" : "'");
-}
-
-/** Finds completions; what the server is asked is remembered while the page is open. */
+/** Finds completions; a question that was not answered yet is called off by the next one. */
 export class Completer {
-  private readonly lists = new Map<string, Promise<string[]>>();
+  private controller = new AbortController();
 
-  constructor(private readonly metrics: () => Described[]) {}
-
-  /** What may stand at `at`; `null` for nothing. */
-  async at(query: string, at: number): Promise<Options | null> {
-    const context = contextAt(query, at);
-    if (!context) return null;
-    const all = await this.all(context, query).catch((error: unknown) => {
-      if (isAbort(error)) throw error;
-      return [];
-    });
-    const options = matching(all, context.typed);
-    return options.length > 0 ? { context, options } : null;
-  }
-
-  private async all(context: Context, query: string): Promise<Option[]> {
-    if (context.wants === 'metric') {
-      if (context.typed === '') return [];
-      return this.metrics().map((m) => ({
-        text: m.name,
-        insert: selectorOf(m.name),
-        note: [m.unit || m.kind, m.series ?? ''].filter((t) => t !== '').join(' · '),
-        help: m.help,
-      }));
+  /** What may stand at `at`, an index into `query`; `null` for nothing. `wanted`: somebody asked for it. */
+  async at(query: string, at: number, wanted = false): Promise<Options | null> {
+    this.stop();
+    const { signal } = this.controller;
+    const cursor = [...query.slice(0, at)].length;
+    const asked = new URLSearchParams({ query, cursor: String(cursor), limit: String(LIMIT) });
+    try {
+      return optionsOf(query, await askJson<Answer>(`complete?${asked}`, { signal }), wanted);
+    } catch (error) {
+      // A list that can't be had is no list: the query is typed without it.
+      if (!isAbort(error)) return null;
+      throw error;
     }
-    const selector: Record<string, string> = context.metric ? { 'match[]': selectorOf(context.metric) } : {};
-    if (context.wants === 'label') {
-      const names = await this.list('labels', selector);
-      return names
-        .filter((n) => n !== '__name__')
-        .map((text) => ({ text, insert: text, note: '', help: '' }));
-    }
-    const path = `label/${encodeURIComponent(context.label)}/values`;
-    const values = await this.list(path, { ...selector, limit: String(VALUES_MAX) });
-    const quote = query[context.from - 1];
-    return values.map((text) => ({ text, insert: quoted(text, quote), note: '', help: '' }));
   }
 
-  private list(path: string, query: Record<string, string>): Promise<string[]> {
-    const key = JSON.stringify([path, query]);
-    const known = this.lists.get(key);
-    if (known) return known;
-    const asked = getProm<string[]>(path, query);
-    this.lists.set(key, asked);
-    asked.catch(() => this.lists.delete(key));
-    return asked;
+  /** Calls off what was asked. */
+  stop(): void {
+    this.controller.abort();
+    this.controller = new AbortController();
   }
+}
+
+/** The answer as a list; `null` where there is none to show. */
+export function optionsOf(query: string, answer: Answer, wanted: boolean): Options | null {
+  const nothingTyped = answer.typed === '' && !AT_ONCE.includes(answer.wants);
+  if (answer.options.length === 0 || (nothingTyped && !wanted)) return null;
+  const characters = [...query];
+  const index = (place: number) => characters.slice(0, place).join('').length;
+  return {
+    query,
+    from: index(answer.from),
+    to: index(answer.to),
+    typed: answer.typed,
+    options: answer.options.map(optionOf),
+  };
+}
+
+function optionOf(choice: Choice): Option {
+  const { text, insert, kind } = choice;
+  const known = choice.type === 'unknown' ? '' : (choice.type ?? '');
+  return {
+    text,
+    insert,
+    kind,
+    note: noteOf(choice, known),
+    about: choice.arguments ?? [known, choice.unit].filter(Boolean).join(', '),
+    help: choice.help ?? '',
+    caveat: choice.caveat ?? '',
+  };
+}
+
+function noteOf({ kind, unit, series, values }: Choice, known: string): string {
+  if (kind === 'metric')
+    return [unit || known, formatCount(series ?? 0)].filter((part) => part !== '').join(' · ');
+  if (kind === 'label') return `${formatCount(values ?? 0)} ${values === 1 ? 'value' : 'values'}`;
+  if (kind === 'value') return formatCount(series ?? 0);
+  return kind === 'duration' ? '' : kind;
+}
+
+/** `now`, which was typed on since the list was made, with a choice in it, and the cursor behind that. */
+export function inserted(now: string, options: Options, insert: string): { text: string; cursor: number } {
+  // What was typed since then lies inside what is replaced.
+  const to = Math.max(options.from, options.to + now.length - options.query.length);
+  return {
+    text: now.slice(0, options.from) + insert + now.slice(to),
+    cursor: options.from + insert.length,
+  };
 }

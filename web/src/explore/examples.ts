@@ -20,8 +20,8 @@ export function examplesOf(metrics: Described[]): Example[] {
   };
   const plain = metrics.filter((m) => /^[a-zA-Z_:][\w:]*$/.test(m.name));
   const find = (test: RegExp) => plain.find((m) => test.test(m.name));
-  const counter = plain.find((m) => m.kind === 'counter' || /_total$/.test(m.name));
-  const widest = plain.toSorted((a, b) => (b.series ?? 0) - (a.series ?? 0));
+  const counter = plain.find((m) => m.type === 'counter' || /_total$/.test(m.name));
+  const widest = plain.toSorted((a, b) => b.series - a.series);
   add(find(/(^|_)loss$/), (n) => n, 'Training loss of every run');
   add(counter, (n) => `rate(${n}[5m])`, 'A counter as a rate per second');
   add(find(/cpu_utilization$/), (n) => `avg by (host) (${n})`, 'CPU of every host');
@@ -32,7 +32,7 @@ export function examplesOf(metrics: Described[]): Example[] {
   );
   for (const metric of widest) {
     if (examples.length >= EXAMPLES - 1) break;
-    const many = (metric.series ?? 0) > 5;
+    const many = metric.series > 5;
     add(
       metric,
       (n) => (many ? `topk(5, ${n})` : n),

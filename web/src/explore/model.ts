@@ -3,11 +3,12 @@ import { batch, computed, effect, type Signal, signal } from '@preact/signals';
 import { confine, drawable, type Range } from '../charts/range';
 import type { Shape } from '../charts/shape';
 import { param, paramList, setParams } from '../lib/address';
-import { ApiError, isAbort } from '../lib/api';
+import { ApiError, isAbort, tokenEntered } from '../lib/api';
 import { Palette } from '../lib/colour';
 import type { Axis } from '../lib/points';
 import { askRange, type RangeAnswer, ranked, type Series, shapeOfRange, tellingLabels } from './answer';
 import { askCensus, askMetrics, type Census, type Described } from './catalogue';
+import { askExplained, type Explained } from './explain';
 import { autoStep, gridOf, parseDuration, parseSpan, rangeOf, STEPS_MAX, writeSpan } from './span';
 
 /** Series drawn for one query at most. */
@@ -15,6 +16,10 @@ export const DRAWN_MAX = 20;
 /** Queries on one page at most: each is a card. */
 export const QUERIES_MAX = 6;
 const SETTLE_MS = 100;
+/** Typing stops for so long before the server is asked about a query. */
+const EXPLAIN_MS = 250;
+/** Queries whose explanations are kept. */
+const EXPLAINED_MAX = 60;
 
 /** A query that was run and what came of it. */
 export interface Asked {
@@ -46,7 +51,19 @@ export class Explore {
   readonly census = signal<Census | null>(null);
   readonly metrics = signal<Described[] | null>(null);
   readonly catalogueError = signal<unknown>(null);
-  readonly known = computed(() => new Map((this.metrics.value ?? []).map((m) => [m.name, m])));
+  /** What is known of queries, by their text. */
+  readonly explained = signal<ReadonlyMap<string, Explained>>(new Map());
+  /** What was known last of each box. */
+  readonly latest = signal<Explained[]>([]);
+  /** Metrics that are described, by name. */
+  readonly known = computed(
+    () =>
+      new Map<string, Described>(
+        [...(this.metrics.value ?? []), ...[...this.explained.value.values()].flatMap((e) => e.metrics)].map(
+          (m) => [m.name, m],
+        ),
+      ),
+  );
   /** The end of a range that moves: when it was asked last. */
   readonly asOf = signal(Date.now());
   readonly span = computed(() => parseSpan(param('from'), param('to')));
@@ -63,8 +80,19 @@ export class Explore {
   private unzoomed: { from: string | null; to: string | null } | null = null;
   private settling: ReturnType<typeof setTimeout> | undefined;
   private readonly stopSettling: () => void;
+  private explaining = new AbortController();
+  private readonly stopExplaining: () => void;
 
   constructor() {
+    this.stopExplaining = effect(() => {
+      const texts = this.drafts.value;
+      void tokenEntered.value;
+      this.explaining.abort();
+      this.explaining = new AbortController();
+      const { signal: stop } = this.explaining;
+      const first = this.explained.peek().size === 0;
+      setTimeout(() => void this.explain(texts, stop), first ? 0 : EXPLAIN_MS);
+    });
     this.stopSettling = effect(() => {
       void this.cursor.time.value;
       this.settling ??= setTimeout(() => {
@@ -95,9 +123,16 @@ export class Explore {
     if (same) void this.ask();
   }
 
-  /** Types a query into the box at `at`, and runs it if wanted. */
+  /** Types a query into the box at `at`. */
   type(at: number, text: string): void {
     this.drafts.value = this.drafts.peek().with(at, text);
+  }
+
+  /** Puts a query without a mistake into the box at `at`; one that was run is run again. */
+  mend(at: number, query: string): void {
+    const ran = this.ran(at);
+    this.type(at, query);
+    if (ran) this.run();
   }
 
   /** Puts a query where nothing is typed yet, or instead of all, and runs it. */
@@ -158,11 +193,28 @@ export class Explore {
     }
   }
 
+  private async explain(texts: string[], stop: AbortSignal): Promise<void> {
+    if (stop.aborted) return;
+    const before = this.explained.peek();
+    const wanted = texts.filter((text) => text.trim() !== '' && !before.has(text));
+    try {
+      const answers = await Promise.all(wanted.map((text) => askExplained(text, stop)));
+      const kept = [...before].slice(-EXPLAINED_MAX);
+      const all = new Map([...kept, ...wanted.map((text, at) => [text, answers[at]] as const)]);
+      batch(() => {
+        this.explained.value = all;
+        this.latest.value = texts.flatMap((text) => all.get(text) ?? []);
+      });
+    } catch {
+      // Called off, or a server that does not answer: what is known stays.
+    }
+  }
+
   /** Reads what is stored and what it costs. */
   async readCatalogue(): Promise<void> {
     try {
       this.census.value = await askCensus();
-      this.metrics.value = await askMetrics(this.census.value);
+      this.metrics.value = (await askMetrics()).metrics;
       this.catalogueError.value = null;
     } catch (error) {
       if (!isAbort(error)) this.catalogueError.value = error;
@@ -210,8 +262,10 @@ export class Explore {
   /** Calls off everything. */
   end(): void {
     this.controller.abort();
+    this.explaining.abort();
     clearTimeout(this.settling);
     this.stopSettling();
+    this.stopExplaining();
   }
 }
 

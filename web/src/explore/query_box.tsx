@@ -1,13 +1,14 @@
 /** A query as it is typed: colours, completion, and a caret under a mistake. */
-import { useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { WarnIcon } from '../components/icons';
 import { errorLine } from '../lib/api';
 import { formatCount } from '../lib/number';
 import { visible } from '../lib/text';
-import type { Completer, Option, Options } from './complete';
+import { type Completer, inserted, type Option, type Options } from './complete';
+import type { Advice } from './explain';
 import { type Asked, type Explore, letterOf, QUERIES_MAX } from './model';
-import { contextAt, type Mistake, mistakeOf, plainError, wordsOf } from './words';
+import { type Mistake, mistakeOf, plainError, wordsOf } from './words';
 
-const SHOWN = 8;
 const WAIT_MS = 80;
 
 /** All boxes and the way to another one. */
@@ -52,36 +53,46 @@ function QueryBox({ explore, completer, at, text }: BoxProps) {
   const message = error === null ? '' : plainError(messageOf(error));
   const mistake = message ? mistakeOf(text, message) : null;
   const list = `options-${letter}`;
-  const options = found?.options.slice(0, SHOWN) ?? [];
+  const options = found?.options ?? [];
 
   const close = () => {
     asking.current++;
+    completer.stop();
     setFound(null);
   };
-  const complete = (value: string, cursor: number) => {
+  const complete = (value: string, cursor: number, wanted = false) => {
     const mine = ++asking.current;
-    setTimeout(() => {
-      if (mine !== asking.current) return;
-      void completer.at(value, cursor).then((next) => {
+    setTimeout(
+      () => {
         if (mine !== asking.current) return;
-        setFound(next);
-        setChosen(0);
-      });
-    }, WAIT_MS);
+        completer.at(value, cursor, wanted).then(
+          (next) => {
+            if (mine !== asking.current) return;
+            setFound(next);
+            setChosen(0);
+          },
+          // Called off by the next key.
+          () => {},
+        );
+      },
+      wanted ? 0 : WAIT_MS,
+    );
   };
   const take = (option: Option) => {
     const area = field.current!;
-    // More may have been typed since the list was made.
-    const context = contextAt(area.value, area.selectionStart) ?? found?.context;
-    if (!context) return;
+    if (!found) return;
+    const next = inserted(area.value, found, option.insert);
     // At once: the next key is typed behind it.
-    area.setRangeText(option.insert, context.from, context.to, 'end');
-    explore.type(at, area.value);
+    area.value = next.text;
+    area.setSelectionRange(next.cursor, next.cursor);
+    explore.type(at, next.text);
     close();
     area.focus();
+    // Where a value or a duration comes next, it is offered.
+    if (/["([{]$/.test(option.insert)) complete(next.text, next.cursor);
   };
   const keys = (event: KeyboardEvent) => {
-    if (event.ctrlKey && event.key === ' ') complete(text, field.current!.selectionStart);
+    if (event.ctrlKey && event.key === ' ') complete(text, field.current!.selectionStart, true);
     else if (event.ctrlKey || event.metaKey || event.altKey) {
       if (event.key === 'Enter') close();
       return;
@@ -136,8 +147,8 @@ function QueryBox({ explore, completer, at, text }: BoxProps) {
             id={list}
             options={options}
             chosen={chosen}
-            left={columnOf(text, found.context.from)}
-            typed={found.context.typed}
+            left={columnOf(text, found.from)}
+            typed={found.typed}
             take={take}
           />
         )}
@@ -153,6 +164,12 @@ function QueryBox({ explore, completer, at, text }: BoxProps) {
       >
         ×
       </button>
+      {!message &&
+        explore.explained.value
+          .get(text)
+          ?.advice.map((advice) => (
+            <AdviceLine key={advice.message} advice={advice} mend={(query) => explore.mend(at, query)} />
+          ))}
       {message && (
         <p class="mistake" id={`error-${letter}`} role="alert">
           {visible(mistake ? mistake.reason : message)}
@@ -165,6 +182,26 @@ function QueryBox({ explore, completer, at, text }: BoxProps) {
         </p>
       )}
     </div>
+  );
+}
+
+/** A likely mistake, and a button that mends it. */
+function AdviceLine({ advice, mend }: { advice: Advice; mend: (query: string) => void }) {
+  const { message, fix } = advice;
+  return (
+    <p class="advice" role="status">
+      <WarnIcon />
+      <span>
+        {message
+          .split('`')
+          .map((part, at) => (at % 2 === 1 ? <code key={part}>{visible(part)}</code> : visible(part)))}
+      </span>
+      {fix && (
+        <button type="button" class="link" title={visible(fix.query)} onClick={() => mend(fix.query)}>
+          {visible(fix.says)}
+        </button>
+      )}
+    </p>
   );
 }
 
@@ -203,16 +240,21 @@ interface ListProps {
 }
 
 function OptionList({ id, options, chosen, left, typed, take }: ListProps) {
-  const help = options[chosen]?.help;
+  const list = useRef<HTMLDivElement>(null);
+  const { about, help, caveat, text } = options[chosen] ?? options[0];
+  useEffect(() => {
+    list.current?.querySelector('[aria-selected=true]')?.scrollIntoView({ block: 'nearest' });
+  }, [chosen]);
   return (
     <div class="completion" style={{ '--column': `${left}ch` }}>
-      <div class="popover" id={id} role="listbox" aria-label="Completions">
+      <div class="popover" id={id} role="listbox" aria-label="Completions" ref={list}>
         {options.map((option, at) => (
           <div
-            key={option.text}
+            key={`${option.kind} ${option.text}`}
             id={`${id}-${at}`}
             role="option"
             aria-selected={at === chosen}
+            class={`o-${option.kind}`}
             onPointerDown={(e) => {
               e.preventDefault();
               take(option);
@@ -225,7 +267,17 @@ function OptionList({ id, options, chosen, left, typed, take }: ListProps) {
           </div>
         ))}
       </div>
-      {help && <div class="popover help">{visible(help)}</div>}
+      {(help || about || caveat) && (
+        <div class="popover help">
+          <b class="mono">{visible(text)}</b> {about && <span class="quiet">{visible(about)}</span>}
+          {help && <p>{visible(help)}</p>}
+          {caveat && (
+            <p>
+              <b>How it misleads.</b> {visible(caveat)}
+            </p>
+          )}
+        </div>
+      )}
     </div>
   );
 }

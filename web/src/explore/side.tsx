@@ -1,30 +1,32 @@
 /** Beside the queries: the metric that is asked for, and what costs series. */
-import { useEffect, useState } from 'preact/hooks';
-import { TrustIcon } from '../components/icons';
+import { TrustIcon, WarnIcon } from '../components/icons';
 import { Name } from '../components/name';
 import { setParams } from '../lib/address';
 import { formatCount } from '../lib/number';
 import { visible } from '../lib/text';
-import { askDetails, type Counted, type Details, selectorOf } from './catalogue';
+import { type Counted, type Population, type RefusedLabel, selectorOf } from './catalogue';
+import type { ExplainedMetric } from './explain';
 import type { Explore } from './model';
-import { metricsIn } from './words';
 
 const BARS = 10;
+const METRICS_MAX = 3;
+const LABELS_MAX = 6;
+const REFUSED_MAX = 2;
 
 /** The side. */
 export function Side({ explore }: { explore: Explore }) {
-  const names = new Set(explore.known.value.keys());
-  const metrics = [...new Set(explore.drafts.value.flatMap((q) => metricsIn(q, names)))];
+  const metrics = new Map(explore.latest.value.flatMap((e) => e.metrics).map((m) => [m.name, m]));
   const census = explore.census.value;
   return (
     <aside class="side" aria-label="About the metrics">
-      {metrics.slice(0, 3).map((name) => (
-        <MetricCard key={name} explore={explore} name={name} />
+      {[...metrics.values()].slice(0, METRICS_MAX).map((metric) => (
+        <MetricCard key={metric.name} metric={metric} />
       ))}
       {census && (
         <section class="panel" aria-label="What costs series">
           <h2>
-            What costs series <span class="quiet">{formatCount(census.headStats.numSeries)} in all</span>
+            What costs series{' '}
+            <span class="quiet">{costOf(census.headStats.numSeries, census.seriesCountByPopulation)}</span>
             <span class="right">
               <button type="button" class="link" onClick={() => setParams({ view: 'cardinality' })}>
                 All
@@ -35,9 +37,33 @@ export function Side({ explore }: { explore: Explore }) {
             rows={census.seriesCountByMetricName.slice(0, BARS)}
             open={(name) => explore.open(selectorOf(name))}
           />
+          {census.refusedLabels.slice(0, REFUSED_MAX).map((label) => (
+            <RefusedLine key={`${label.door} ${label.name} ${label.job}`} label={label} />
+          ))}
         </section>
       )}
     </aside>
+  );
+}
+
+/** How many series there are, of how many where all share one bound. */
+function costOf(series: number, populations: Population[]): string {
+  if (populations.length !== 1) return `${formatCount(series)} in all`;
+  return `${formatCount(populations[0].value)} of ${formatCount(populations[0].limit)}`;
+}
+
+/** A label that points are refused for. */
+export function RefusedLine({ label }: { label: RefusedLabel }) {
+  const { name, door, job, value } = label;
+  return (
+    <p class="refused">
+      <WarnIcon />
+      <span>
+        Label <code>{visible(name)}</code> refused {formatCount(value)} {value === 1 ? 'time' : 'times'} from{' '}
+        {door === 'push' ? 'project' : 'job'} <code>{visible(job || 'unnamed')}</code>: each of its values
+        would be a series.
+      </span>
+    </p>
   );
 }
 
@@ -65,46 +91,37 @@ export function Bars({ rows, open }: { rows: Counted[]; open?: (name: string) =>
   );
 }
 
-function MetricCard({ explore, name }: { explore: Explore; name: string }) {
-  const metric = explore.known.value.get(name)!;
-  const [details, setDetails] = useState<Details | null>(null);
-  useEffect(() => {
-    let wanted = true;
-    askDetails(name).then(
-      (found) => wanted && setDetails(found),
-      // What is known already stays; the details are only more of it.
-      () => {},
-    );
-    return () => {
-      wanted = false;
-    };
-  }, [name]);
+function MetricCard({ metric }: { metric: ExplainedMetric }) {
+  const { name, type, unit, help, caveat, labels } = metric;
+  const kind = type === 'unknown' ? '' : type;
   return (
     <section class="panel metric-card" aria-label={`Metric ${visible(name)}`}>
       <h2 class="mono">
         <Name text={name} />
       </h2>
-      <p class="badges">
-        {details && (metric.help || details.caveat) && (
-          <span class="badge">
-            <TrustIcon half={details.caveat !== ''} /> {details.caveat ? 'has a caveat' : 'as it is'}
-          </span>
-        )}
-        {metric.unit && <span class="badge">{visible(metric.unit)}</span>}
-        {metric.kind && <span class="badge">{visible(metric.kind)}</span>}
-      </p>
-      <p>{metric.help ? visible(metric.help) : <span class="quiet">Nobody described this metric.</span>}</p>
-      {details?.caveat && (
+      {(help || caveat || unit || kind) && (
+        <p class="badges">
+          {(help || caveat) && (
+            <span class="badge">
+              <TrustIcon half={caveat !== ''} /> {caveat ? 'has a caveat' : 'as it is'}
+            </span>
+          )}
+          {unit && <span class="badge">{visible(unit)}</span>}
+          {kind && <span class="badge">{visible(kind)}</span>}
+        </p>
+      )}
+      <p>{help ? visible(help) : <span class="quiet">Nobody described this metric.</span>}</p>
+      {caveat && (
         <p class="caveat">
-          <b>How it misleads.</b> {visible(details.caveat)}
+          <b>How it misleads.</b> {visible(caveat)}
         </p>
       )}
       <dl>
         <div>
           <dt>Series</dt>
-          <dd>{metric.series === null ? '—' : formatCount(metric.series)}</dd>
+          <dd>{formatCount(metric.series)}</dd>
         </div>
-        {details?.labels.map((label) => (
+        {labels.slice(0, LABELS_MAX).map((label) => (
           <div key={label.name}>
             <dt>
               <Name text={label.name} limit={28} />

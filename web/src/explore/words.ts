@@ -1,4 +1,4 @@
-/** PromQL cut into words: for colours, for completion, and for the place of a mistake. */
+/** PromQL cut into words: for colours, and for the place of a mistake. */
 
 /** What a word is. */
 export type WordKind = 'name' | 'label' | 'call' | 'text' | 'number' | 'sign' | 'space' | 'comment';
@@ -53,82 +53,6 @@ export function wordsOf(query: string): Word[] {
 export function metricsIn(query: string, exist: ReadonlySet<string>): string[] {
   const names = wordsOf(query).flatMap((w) => (w.kind === 'name' && exist.has(w.text) ? [w.text] : []));
   return [...new Set(names)];
-}
-
-/** What may stand at the cursor. */
-export interface Context {
-  wants: 'metric' | 'label' | 'value';
-  /** What is typed of it already. */
-  typed: string;
-  /** Where that starts, and where what it replaces ends. */
-  from: number;
-  to: number;
-  /** The label whose value is wanted; else empty. */
-  label: string;
-  /** The metric whose labels are meant; empty for any. */
-  metric: string;
-}
-
-/** Reads what may be completed at `at`; `null` where nothing can: in comments, numbers, durations. */
-export function contextAt(query: string, at: number): Context | null {
-  const words = wordsOf(query);
-  const index = words.findIndex((w) => w.from < at && w.from + w.text.length >= at);
-  const here = index < 0 ? null : words[index];
-  const done = words.slice(0, Math.max(index, 0)).filter((w) => w.kind !== 'space' && w.kind !== 'comment');
-  const wordy = here !== null && ['name', 'label', 'call'].includes(here.kind);
-  if (here && ['comment', 'number'].includes(here.kind)) return null;
-  if (here?.kind === 'text') return valueAt(query, done, here, at);
-  if (here && !wordy && here.kind !== 'space') done.push(here);
-  const place = {
-    typed: wordy ? query.slice(here.from, at) : '',
-    from: wordy ? here.from : at,
-    to: wordy ? here.from + here.text.length : at,
-    label: '',
-  };
-  const opened = enclosing(done);
-  if (opened === null) return { wants: 'metric', metric: '', ...place };
-  const [sign, before] = [done[opened].text, done[opened - 1]];
-  if (sign === '[') return null;
-  if (sign === '{') {
-    const previous = done[done.length - 1].text;
-    if (previous !== '{' && previous !== ',') return null;
-    return { wants: 'label', metric: before?.kind === 'name' ? before.text : '', ...place };
-  }
-  if (before && BEFORE_LABELS.test(before.text)) return { wants: 'label', metric: '', ...place };
-  return { wants: 'metric', metric: '', ...place };
-}
-
-function valueAt(query: string, done: Word[], here: Word, at: number): Context | null {
-  const opened = enclosing(done);
-  const label = done[done.length - 2];
-  if (opened === null || done[opened].text !== '{' || label?.kind !== 'label') return null;
-  const before = done[opened - 1];
-  const closed = here.text.length > 1 && here.text.endsWith(here.text[0]);
-  const end = here.from + here.text.length - Number(closed);
-  if (at > end) return null;
-  return {
-    wants: 'value',
-    typed: query.slice(here.from + 1, at),
-    from: here.from + 1,
-    to: end,
-    label: label.text,
-    metric: before?.kind === 'name' ? before.text : '',
-  };
-}
-
-/** Index of the bracket that is open at the end; `null` for none. */
-function enclosing(words: Word[]): number | null {
-  let depth = 0;
-  for (let at = words.length - 1; at >= 0; at--) {
-    const { text, kind } = words[at];
-    if (kind !== 'sign') continue;
-    if (text === ')' || text === '}' || text === ']') depth++;
-    else if (text === '(' || text === '{' || text === '[') {
-      if (depth === 0) return at;
-      depth--;
-    }
-  }
-  return null;
 }
 
 /** A mistake and where it is. */

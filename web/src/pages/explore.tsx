@@ -14,6 +14,7 @@ import { Explore, letterOf } from '../explore/model';
 import { QueryBoxes } from '../explore/query_box';
 import { type CardKeys, type CardProps, QueryCard } from '../explore/query_card';
 import { RangeControl, StepControl, shift, widen } from '../explore/range_control';
+import { RuleDialog } from '../explore/rule_dialog';
 import { SeriesTable } from '../explore/series_table';
 import { Side } from '../explore/side';
 import { gridOf } from '../explore/span';
@@ -23,7 +24,7 @@ import { tokenEntered } from '../lib/api';
 import { switchZone } from '../lib/clock';
 import { copy } from '../lib/download';
 import { bind } from '../lib/keys';
-import { visible } from '../lib/text';
+import { shown, visible } from '../lib/text';
 import '../styles/explore.css';
 
 type View = 'query' | 'metrics' | 'cardinality';
@@ -36,7 +37,7 @@ const viewNow = (): View => VIEWS.find((v) => v === param('view')) ?? 'query';
 /** The page. */
 export function ExplorePage() {
   const explore = useMemo(() => new Explore(), []);
-  const completer = useMemo(() => new Completer(() => explore.metrics.value ?? []), [explore]);
+  const completer = useMemo(() => new Completer(), []);
   const pointed = useRef<CardKeys | null>(null);
   useFeed(explore);
   useKeys(explore, pointed);
@@ -98,6 +99,7 @@ function Bar({ explore }: { explore: Explore }) {
       gridOf(explore.range.peek(), explore.step.peek()),
       explore.step.peek(),
     );
+  const [rule, setRule] = useState<string | null>(null);
   const asked = explore.asked.value.length > 0;
   return (
     <span class="right">
@@ -127,10 +129,35 @@ function Bar({ explore }: { explore: Explore }) {
           Copy as …
         </Menu>
       )}
+      {asked && <RuleButton explore={explore} make={setRule} />}
+      {rule !== null && <RuleDialog query={rule} close={() => setRule(null)} />}
       <button type="button" class="primary" onClick={() => explore.run()}>
         Run <kbd>Ctrl ⏎</kbd>
       </button>
     </span>
+  );
+}
+
+/** Makes a rule of the query, or of one of them. */
+function RuleButton({ explore, make }: { explore: Explore; make: (query: string) => void }) {
+  const queries = explore.queries();
+  if (queries.length === 1)
+    return (
+      <button type="button" class="control" onClick={() => make(queries[0])}>
+        Make a rule
+      </button>
+    );
+  return (
+    <Menu
+      label="Make a rule"
+      named
+      class="as-control"
+      items={() =>
+        queries.map((query, at) => ({ text: `${letterOf(at)}  ${shown(query)}`, run: () => make(query) }))
+      }
+    >
+      Make a rule
+    </Menu>
   );
 }
 

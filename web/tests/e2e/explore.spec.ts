@@ -1,9 +1,13 @@
 /** Explore: queries of the real engine over what was pushed. */
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { Page } from '@playwright/test';
 import { clean } from './axe';
 import { expect, test } from './fixture';
 import { curve, Writer } from './push';
-import type { RealServer } from './server';
+import { program, type RealServer } from './server';
 
 test.use({ world: 'explore' });
 
@@ -200,6 +204,133 @@ test('the metric is described beside its query, with what it costs', async ({ pa
   await expect(about).toContainText('CPU time');
   await expect(about).toContainText('How it misleads.');
   await expect(about.getByText('host', { exact: true })).toBeVisible();
+});
+
+test('a choice says what it is and what it costs, values and durations follow their place', async ({
+  page,
+  server,
+}) => {
+  await page.goto(`${server.url}/explore`);
+  await box(page).focus();
+  await page.keyboard.type('rate(system_cpu');
+  const option = page.getByRole('option', { name: /system_cpu_utilization/ });
+  await expect(option).toContainText('%');
+  await expect(page.locator('.completion .help')).toContainText('How it misleads.');
+  await page.keyboard.press('Tab');
+  await page.keyboard.type('{host="');
+  await page.getByRole('option', { name: 'host-1' }).waitFor();
+  await page.keyboard.press('Enter');
+  await expect(box(page)).toHaveValue('rate(system_cpu_utilization{host="host-1"');
+  await page.keyboard.type('}[');
+  await page.getByRole('option', { name: '5m', exact: true }).waitFor();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  await page.keyboard.type('])');
+  await expect(box(page)).toHaveValue('rate(system_cpu_utilization{host="host-1"}[5m])');
+  await expect(page.getByRole('option')).toHaveCount(0);
+  await page.keyboard.type(' ');
+  await page.keyboard.press('Control+Space');
+  await page.getByRole('option', { name: 'offset' }).waitFor();
+});
+
+test('a question that the next key makes idle is called off', async ({ page, server }) => {
+  const failed: string[] = [];
+  page.on('requestfailed', (request) => {
+    const url = new URL(request.url());
+    if (url.pathname.endsWith('/complete')) failed.push(url.searchParams.get('query') ?? '');
+  });
+  await page.goto(`${server.url}/explore`);
+  await page.route('**/api/tg/v1/complete?*', async (route) => {
+    if (new URL(route.request().url()).searchParams.get('query') === 'thr') return; // never answered
+    await route.continue();
+  });
+  await box(page).focus();
+  await page.keyboard.type('thr');
+  await page.waitForRequest(/complete\?query=thr&/);
+  await page.keyboard.type('o');
+  await page.getByRole('option', { name: /throttled_seconds_total/ }).waitFor();
+  expect(failed).toContain('thr');
+});
+
+test('a rate of a gauge and a counter without one are told before running, and mended by a click', async ({
+  page,
+  server,
+}) => {
+  await openWith(page, server, { q: 'rate(system_cpu_utilization[5m])' });
+  await expect(rows(page)).toHaveCount(1);
+  const advice = page.locator('.advice');
+  await expect(advice).toContainText('goes up and down');
+  await advice.getByRole('button', { name: 'use deriv' }).click();
+  await expect(page).toHaveURL(/q=deriv/);
+  await expect(box(page)).toHaveValue('deriv(system_cpu_utilization[5m])');
+  await expect(advice).toHaveCount(0);
+  await box(page).fill('max by (host) (throttled_seconds_total)');
+  await expect(advice).toContainText('only grows');
+  await expect(page.getByText('not run yet')).toBeVisible();
+  await advice.getByRole('button', { name: 'rate over 5m' }).click();
+  await expect(box(page)).toHaveValue('max by (host) (rate(throttled_seconds_total[5m]))');
+  await expect(page.getByText('not run yet')).toBeVisible();
+});
+
+test('a query becomes a rule that the checker accepts', async ({ page, server }) => {
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  const check = async () => {
+    const yaml = await page.evaluate(() => navigator.clipboard.readText());
+    const directory = mkdtempSync(join(tmpdir(), 'truegauge-rule-'));
+    try {
+      const file = join(directory, 'rule.yml');
+      writeFileSync(file, yaml);
+      execFileSync(program(), ['rules', 'check', file], { stdio: 'pipe' });
+    } finally {
+      rmSync(directory, { recursive: true });
+    }
+    return yaml;
+  };
+  await openWith(page, server, { q: 'max by (host) (rate(throttled_seconds_total[5m])) > 0.02' });
+  await expect(rows(page)).toHaveCount(6);
+  await page.getByRole('button', { name: 'Make a rule' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Make a rule' });
+  await expect(dialog).toContainText('alert: "ThrottledSeconds"');
+  await clean(page);
+  await dialog.getByRole('button', { name: 'Copy' }).click();
+  expect(await check()).toContain('max by (host) (rate(throttled_seconds_total[5m])) > 0.02');
+  await dialog.getByRole('button', { name: 'Recorded series' }).click();
+  await dialog.getByRole('textbox', { name: 'Name' }).fill('1 bad');
+  await expect(dialog.getByRole('alert')).toContainText('digit');
+  await expect(dialog.getByRole('button', { name: 'Copy' })).toBeDisabled();
+  await dialog.getByRole('textbox', { name: 'Name' }).fill('host:throttled:rate5m');
+  await dialog.getByRole('button', { name: 'Copy' }).click();
+  await expect.poll(check).toContain('record: "host:throttled:rate5m"');
+  await page.keyboard.press('Escape');
+  await expect(dialog).toHaveCount(0);
+});
+
+test('one metric tells which of its labels cost, and refused labels are named', async ({ page, server }) => {
+  const writer = new Writer(server.url);
+  await writer.push({
+    project: 'edge',
+    run: 'refused',
+    event: 1,
+    series: [{ name: 'loss', labels: { request_id: '1' }, points: [{ ms: Date.now(), value: 1 }] }],
+  });
+  await openWith(page, server, { view: 'cardinality' });
+  await expect(page.getByRole('region', { name: 'Refused labels' })).toContainText(
+    /request_id refused 1 time from project edge/,
+  );
+  await expect(page.getByRole('region', { name: 'Bounds on series' })).toContainText('of 200,000');
+  await expect(page.getByRole('region', { name: 'Series with a label', exact: true })).toContainText('shard');
+  await page
+    .getByRole('region', { name: 'Series of a metric', exact: true })
+    .getByRole('button')
+    .first()
+    .click();
+  await expect(page).toHaveURL(/metric=many/);
+  const one = page.getByRole('region', { name: 'Cost of many' });
+  await expect(one.getByRole('region', { name: 'Values of its labels', exact: true })).toContainText(
+    `shard${MANY}`,
+  );
+  await one.getByRole('button', { name: 'Ask for it' }).click();
+  await expect(rows(page)).toHaveCount(MANY);
 });
 
 test('range and step are chosen, zoomed and shared', async ({ page, server }) => {

@@ -31,10 +31,14 @@ async function ready(url: string, child: ChildProcess, said: () => string): Prom
   throw new Error(`the server did not get ready in 30 s: ${said()}`);
 }
 
-/** Starts `TRUEGAUGE_BIN`, or the release build, on a port of its own or on the wanted one. */
+/** The program under test: `TRUEGAUGE_BIN`, or the release build. */
+export function program(): string {
+  return process.env.TRUEGAUGE_BIN ?? resolve(import.meta.dirname, '../../../target/release/truegauge');
+}
+
+/** Starts the program on a port of its own or on the wanted one. */
 export async function startServer(more: string[] = [], wantedPort = 0): Promise<RealServer> {
-  const binary =
-    process.env.TRUEGAUGE_BIN ?? resolve(import.meta.dirname, '../../../target/release/truegauge');
+  const binary = program();
   const data = mkdtempSync(join(tmpdir(), 'truegauge-web-'));
   const port = wantedPort || (await freePort());
   const url = `http://127.0.0.1:${port}`;

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { ranked, readValue, seriesOf, shapeOfRange, tellingLabels } from '../../src/explore/answer';
 import { pythonOf } from '../../src/explore/as_text';
-import { matching } from '../../src/explore/complete';
+import { inserted, optionsOf } from '../../src/explore/complete';
 import { examplesOf } from '../../src/explore/examples';
+import { hasCondition, nameProblem, ruleYaml, suggestedName } from '../../src/explore/rule';
 import {
   autoStep,
   formatDuration,
@@ -15,7 +16,7 @@ import {
 } from '../../src/explore/span';
 import { csvOf } from '../../src/explore/table_file';
 import { unitOf } from '../../src/explore/unit';
-import { contextAt, metricsIn, mistakeOf, plainError, wordsOf } from '../../src/explore/words';
+import { metricsIn, mistakeOf, plainError, wordsOf } from '../../src/explore/words';
 
 describe('words of a query', () => {
   test('nothing is lost, whatever is typed', () => {
@@ -61,35 +62,96 @@ describe('words of a query', () => {
 });
 
 describe('completion', () => {
-  const at = (marked: string) => contextAt(marked.replace('|', ''), marked.indexOf('|'));
-
-  test('what is wanted depends on the place', () => {
-    expect(at('tg_gpu|')).toMatchObject({ wants: 'metric', typed: 'tg_gpu', from: 0, to: 6 });
-    expect(at('sum(tg|_x)')).toMatchObject({ wants: 'metric', typed: 'tg', from: 4, to: 8 });
-    expect(at('up{|')).toMatchObject({ wants: 'label', typed: '', metric: 'up' });
-    expect(at('up{job="a", in|')).toMatchObject({ wants: 'label', typed: 'in', metric: 'up' });
-    expect(at('sum by (ho|')).toMatchObject({ wants: 'label', typed: 'ho', metric: '' });
-    expect(at('a / on(x, y|) b')).toMatchObject({ wants: 'label', typed: 'y' });
-    expect(at('up{job="pro|m"}')).toMatchObject({
-      wants: 'value',
-      typed: 'pro',
-      label: 'job',
-      metric: 'up',
-      from: 8,
-      to: 12,
-    });
-    expect(at('up{job=~"|')).toMatchObject({ wants: 'value', typed: '', from: 9, to: 9 });
+  const answer = (wants: string, typed: string, from: number, to: number) => ({
+    wants,
+    typed,
+    from,
+    to,
+    options: [
+      { text: 'tg_a', insert: 'tg_a', kind: 'metric' as const, series: 1200, unit: 's', type: 'counter' },
+      {
+        text: 'rate',
+        insert: 'rate(',
+        kind: 'function' as const,
+        arguments: 'v range-vector',
+        help: 'Growth.',
+      },
+      { text: 'host', insert: 'host', kind: 'label' as const, series: 9, values: 1 },
+    ],
   });
 
-  test('nothing is offered where a name makes no sense', () => {
-    for (const marked of ['rate(up[5|', 'rate(up[|', '1|', '# a|', 'up{job=|', 'label_replace(up, "a|'])
-      expect(at(marked), marked).toBeNull();
+  test('places are characters, indexes are not', () => {
+    const found = optionsOf('\u{1f600} tg', answer('expression', 'tg', 2, 4), false)!;
+    expect([found.from, found.to]).toEqual([3, 5]);
+    expect(inserted('\u{1f600} tg', found, 'tg_a')).toEqual({ text: '\u{1f600} tg_a', cursor: 7 });
   });
 
-  test('what begins with the typed comes before what contains it', () => {
-    const option = (text: string) => ({ text, insert: text, note: '', help: '' });
-    const all = ['x_tg', 'tg_b', 'tg_a', 'other', 'tg'].map(option);
-    expect(matching(all, 'tg').map((o) => o.text)).toEqual(['tg_b', 'tg_a', 'x_tg']);
+  test('beside a choice stands what it costs', () => {
+    const notes = optionsOf('tg', answer('expression', 'tg', 0, 2), false)!.options.map((o) => [
+      o.note,
+      o.about,
+    ]);
+    expect(notes).toEqual([
+      ['s · 1,200', 'counter, s'],
+      ['function', 'v range-vector'],
+      ['1 value', ''],
+    ]);
+  });
+
+  test('names of all there is come only where they are few, or were asked for', () => {
+    expect(optionsOf('', answer('expression', '', 0, 0), false)).toBeNull();
+    expect(optionsOf('', answer('expression', '', 0, 0), true)).not.toBeNull();
+    expect(optionsOf('up{', answer('label', '', 3, 3), false)).not.toBeNull();
+    expect(optionsOf('up{', { ...answer('label', '', 3, 3), options: [] }, true)).toBeNull();
+  });
+
+  test('what was typed since the list was made is replaced too', () => {
+    const found = optionsOf('sum(tg)', answer('expression', 'tg', 4, 6), false)!;
+    expect(inserted('sum(tg_a_b)', found, 'tg_a')).toEqual({ text: 'sum(tg_a)', cursor: 8 });
+    expect(inserted('sum(t)', found, 'tg_a')).toEqual({ text: 'sum(tg_a)', cursor: 8 });
+  });
+});
+
+describe('rules', () => {
+  test('a query that compares is a condition, others are not', () => {
+    for (const query of ['up == 0', 'rate(a[5m]) > bool 1', 'absent(up)', 'sum by (a) (b) <= 2'])
+      expect(hasCondition(query), query).toBe(true);
+    for (const query of ['up', 'sum(up == 0)', 'up{a="=="}', 'a and b'])
+      expect(hasCondition(query), query).toBe(false);
+  });
+
+  test('names are such as Prometheus takes', () => {
+    expect(suggestedName('sum by (host, gpu) (rate(a:b_total[5m]))', 'record')).toBe('host_gpu:a_b:sum5m');
+    expect(suggestedName('up', 'record')).toBe('all:up:value');
+    expect(suggestedName('rate(http_requests_total[5m]) > 1', 'alert')).toBe('HttpRequests');
+    for (const query of ['up', '1 + 1', '{a="b"}', 'é > 1']) {
+      expect(nameProblem(suggestedName(query, 'record'), 'record'), query).toBe('');
+      expect(suggestedName(query, 'alert'), query).toMatch(/^[A-Z]/);
+    }
+    expect(nameProblem('1a', 'record')).not.toBe('');
+    expect(nameProblem(' ', 'alert')).not.toBe('');
+  });
+
+  test('the file holds the query as it is, and hostile names as text', () => {
+    const form = { name: 'a"\n#', pending: '5m', severity: 'page', condition: '> 1' };
+    expect(ruleYaml({ ...form, kind: 'alert', query: 'a or # x\nb' })).toBe(
+      `groups:
+  - name: explore
+    rules:
+      - alert: "a\\"\\n#"
+        expr: |-
+          (
+          a or # x
+          b
+          ) > 1
+        for: 5m
+        labels:
+          severity: "page"
+        annotations:
+          summary: "a\\"\\n#: {{ $value }}"
+`,
+    );
+    expect(ruleYaml({ ...form, kind: 'record', query: 'up' })).not.toContain('labels');
   });
 });
 
@@ -246,12 +308,13 @@ describe('what a query means', () => {
   });
 
   test('examples name only what exists', () => {
-    const metric = (name: string, series: number, kind = 'gauge') => ({
+    const metric = (name: string, series: number, type = 'gauge') => ({
       name,
       series,
-      kind,
+      type,
       unit: '',
       help: '',
+      caveat: '',
     });
     expect(examplesOf([])).toEqual([]);
     const queries = examplesOf([
