@@ -86,15 +86,19 @@ fn labels_values_and_series_follow_matchers_times_and_limits() {
     assert_eq!(names(&server, &format!("/api/v1/label/run/values?start={}", T0_SECONDS + 10)), [""; 0]);
     let cut = server.get("/api/v1/label/run/values?limit=2");
     assert_eq!(
-        (&cut["data"], &cut["warnings"]),
-        (&json!(["a", "b"]), &json!(["results truncated due to limit"]))
+        (&cut["data"], &cut["warnings"], &cut["total"]),
+        (&json!(["a", "b"]), &json!(["results truncated due to limit"]), &json!(3))
     );
+    let cut = server.get("/api/v1/series?match[]=loss&limit=1");
+    assert_eq!((cut["data"].as_array().unwrap().len(), &cut["total"]), (1, &json!(3)));
+    assert_eq!(server.get("/api/v1/series?match[]=loss&limit=3").get("total"), None);
     let all = server.get("/api/v1/series?match[]=loss&match[]=%7Brun=%22a%22%7D");
     assert_eq!(all["data"].as_array().unwrap().len(), 4, "{all}");
     assert_eq!(all["data"][0], json!({"__name__": "loss", "project": "p", "run": "a", "run_id": id("a")}));
     assert_eq!(server.get("/api/v1/query?query=vector(1)%20or%20vector(2)&limit=1").get("warnings"), None);
     let cut = server.get(&format!("/api/v1/query?query=loss&time={T0_SECONDS}&limit=2"));
     assert_eq!((cut["data"]["result"].as_array().unwrap().len(), cut["warnings"].is_array()), (2, true));
+    assert_eq!(cut["total"], 3, "{cut}");
     let tsdb = server.get("/api/v1/status/tsdb?limit=1");
     assert_eq!(tsdb["data"]["headStats"]["numSeries"], 6, "{tsdb}");
     assert_eq!(tsdb["data"]["seriesCountByLabelValuePair"][0]["value"], 6, "{tsdb}");

@@ -160,12 +160,17 @@ fn json(body: String) -> Response {
 
 /// An answer around `data`, which is JSON already.
 fn success(data: &str, warnings: &[String]) -> Response {
+    json(whole(data, warnings))
+}
+
+/// The body of such an answer.
+fn whole(data: &str, warnings: &[String]) -> String {
     let mut body = String::with_capacity(data.len() + 64);
     body.push_str("{\"status\":\"success\",\"data\":");
     body.push_str(data);
     push_list(&mut body, "warnings", warnings);
     body.push('}');
-    json(body)
+    body
 }
 
 /// Appends a list of texts under `name`, unless it is empty.

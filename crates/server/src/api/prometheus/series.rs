@@ -13,7 +13,7 @@ use store::Store;
 
 use super::asked::{Asked, CUT};
 use super::forwarded::{self, From};
-use super::{Failure, push_texts, success};
+use super::{Failure, add_total, json as json_body, push_texts, success, whole};
 use crate::app::{App, Shared, read};
 use crate::source::conditions;
 
@@ -26,9 +26,8 @@ pub(super) async fn series(State(app): State<App>, asked: Asked) -> Result<Respo
         From::Far(response) => return Ok(response),
         From::Here(warnings) => warnings,
     };
-    let (data, cut) = read(&app, move |shared| {
+    let (data, total) = read(&app, move |shared| {
         let found = find(shared, &selectors, span);
-        let cut = found.len() > limit;
         let mut data = String::from("[");
         for (at, labels) in found.iter().take(limit).enumerate() {
             if at > 0 {
@@ -37,10 +36,10 @@ pub(super) async fn series(State(app): State<App>, asked: Asked) -> Result<Respo
             push_labels(&mut data, labels);
         }
         data.push(']');
-        Ok((data, cut))
+        Ok((data, found.len()))
     })
     .await?;
-    Ok(success(&data, &warnings(away, cut)))
+    Ok(first(&data, away, limit, total))
 }
 
 /// Names of labels.
@@ -81,11 +80,11 @@ async fn list(
         Ok(found.collect::<BTreeSet<String>>())
     })
     .await?;
-    let cut = found.len() > limit;
+    let total = found.len();
     let list: Vec<String> = found.into_iter().take(limit).collect();
     let mut data = String::new();
     push_texts(&mut data, &list);
-    Ok(success(&data, &warnings(away, cut)))
+    Ok(first(&data, away, limit, total))
 }
 
 /// A label's name as it stands in a path: names in UTF-8 may hold anything.
@@ -93,9 +92,15 @@ fn escaped(name: &str) -> String {
     form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>().replace('+', "%20")
 }
 
-fn warnings(mut warnings: Vec<String>, cut: bool) -> Vec<String> {
-    warnings.extend(cut.then(|| CUT.to_owned()));
-    warnings
+/// An answer of the first `limit` entries; one that was cut says how many there are.
+fn first(data: &str, mut warnings: Vec<String>, limit: usize, total: usize) -> Response {
+    if total <= limit {
+        return success(data, &warnings);
+    }
+    warnings.push(CUT.to_owned());
+    let mut body = whole(data, &warnings);
+    add_total(&mut body, total);
+    json_body(body)
 }
 
 /// Each series once that one of the selectors fits.
