@@ -184,12 +184,13 @@ def python_page() -> str:
 
 
 def methods(found: type) -> list[tuple[str, object]]:
-    """Public methods with words of their own, inherited ones included."""
+    """Public methods with words of their own, inherited ones included, those of Python's own types not."""
     if issubclass(found, BaseException):
         return []
+    plain = {n for base in (dict, list) if issubclass(found, base) for n in dir(base)}
     own = [(n, getattr(found, n)) for n in sorted(dir(found)) if not n.startswith("_")]
     hidden = {"after_fork", "begin_step", "change_tags", "describe", "end", "end_step", "set_attributes"}
-    return [(n, v) for n, v in own if callable(v) and n not in hidden]
+    return [(n, v) for n, v in own if callable(v) and n not in hidden | plain]
 
 
 def entry(name: str, function: object) -> str:

@@ -10,7 +10,7 @@ Nothing here raises into a training loop: what can't be kept is counted, and war
 as `TruegaugeWarning`. With ``init(strict=True)`` bad input raises `RefusedError` instead.
 """
 
-from truegauge._query import Answer, Series, query, runs
+from truegauge._query import Answer, Series, query
 from truegauge._run import (
     Run,
     add_tags,
@@ -28,6 +28,7 @@ from truegauge._run import (
     shutdown,
     step,
 )
+from truegauge._runs import Points, Runs, StoredRun, runs
 from truegauge._step import Step
 from truegauge._truegauge import (
     CloseInfo,
@@ -47,10 +48,13 @@ __all__ = [
     "Answer",
     "CloseInfo",
     "FlushInfo",
+    "Points",
     "RefusedError",
     "Run",
+    "Runs",
     "Series",
     "Step",
+    "StoredRun",
     "TruegaugeError",
     "TruegaugeWarning",
     "__version__",

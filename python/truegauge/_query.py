@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 TYPE_CHECKING = False
@@ -13,52 +14,7 @@ if TYPE_CHECKING:
 DEFAULT_URL = "http://127.0.0.1:9494"
 TIMEOUT_SECONDS = 30
 _STEPS_WANTED = 300
-
-
-def runs(
-    *,
-    organization: str | None = None,
-    workspace: str | None = None,
-    project: str | None = None,
-    state: str | None = None,
-    limit: int = 200,
-    url: str | None = None,
-    token: str | None = None,
-) -> list[dict[str, Any]]:
-    """Lists runs, newest first.
-
-    Args:
-        organization: Only runs of this organization.
-        workspace: Only runs of this workspace.
-        project: Only runs of this project.
-        state: Only runs in this state: `running`, `stale`, `failed`, `finished` or `paused`.
-        limit: At most so many.
-        url: The server; by default `TRUEGAUGE_URL`, else `http://127.0.0.1:9494`.
-        token: Bearer token; by default `TRUEGAUGE_TOKEN`.
-
-    Returns:
-        One dict per run with the keys of `GET /api/tg/v1/runs`. Times are milliseconds since the
-        epoch. `pandas.DataFrame(tg.runs())` makes a table of it.
-
-    Raises:
-        TruegaugeError: The server can't be reached or refuses.
-
-    Example:
-        >>> [run["run"] for run in tg.runs(project="llm", state="running")]  # doctest: +SKIP
-        ['pretrain-7b']
-    """
-    wanted = {"organization": organization, "workspace": workspace, "project": project}
-    wanted = {key: value for key, value in wanted.items() if value is not None}
-    query = {"state": state} if state else {}
-    found: list[dict[str, Any]] = []
-    cursor: str | None = None
-    while len(found) < limit:
-        page = _get(url, token, "/api/tg/v1/runs", query | ({"cursor": cursor} if cursor else {}))
-        found += [r for r in page["runs"] if all(r.get(k) == v for k, v in wanted.items())]
-        cursor = page.get("next")
-        if not cursor:
-            break
-    return found[:limit]
+_BLOCK_BYTES = 1 << 18
 
 
 class Series:
@@ -176,14 +132,14 @@ def query(
     if start is None:
         if time is not None:
             asked["time"] = _seconds(time)
-        return Answer(_get(url, token, "/api/v1/query", asked))
+        return Answer(ask(url, token, "/api/v1/query", asked))
     first, last = _seconds(start), _now() if end is None else _seconds(end)
     if step is None:
         width = max(1.0, round((float(last) - float(first)) / _STEPS_WANTED))
     else:
         width = step if isinstance(step, int | float) else step.total_seconds()
     asked |= {"start": first, "end": last, "step": repr(float(width))}
-    return Answer(_get(url, token, "/api/v1/query_range", asked))
+    return Answer(ask(url, token, "/api/v1/query_range", asked))
 
 
 def _now() -> str:
@@ -201,15 +157,52 @@ def _seconds(moment: float | datetime | timedelta) -> str:
     return f"{float(_now()) - moment.total_seconds():.3f}"
 
 
-def _get(url: str | None, token: str | None, path: str, query: dict[str, str]) -> dict[str, Any]:
+def ask(url: str | None, token: str | None, path: str, query: dict[str, str]) -> dict[str, Any]:
+    """What the server answers, as JSON."""
     import json
+
+    from truegauge._truegauge import TruegaugeError
+
+    with _opened(url, token, path, query) as answer:
+        try:
+            content: dict[str, Any] = json.load(answer)
+        except ValueError as error:
+            reason = f"the answer of `{_base(url)}` is not JSON: {error}; is that a truegauge server?"
+            raise TruegaugeError(reason) from error
+        return content
+
+
+def lines(url: str | None, token: str | None, path: str, query: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """What the server answers, as one JSON value a line; an answer that breaks off is an error."""
+    import json
+
+    from truegauge._truegauge import TruegaugeError
+
+    with _opened(url, token, path, query) as answer:
+        # By blocks: read by lines, an answer without its last chunk looks whole.
+        rest = b""
+        while block := answer.read(_BLOCK_BYTES):
+            *whole, rest = (rest + block).split(b"\n")
+            yield from map(json.loads, whole)
+        if rest or answer.length:
+            raise TruegaugeError(f"the answer of `{_base(url)}` broke off; its log says why, try again")
+
+
+def _base(url: str | None) -> str:
+    return (url or os.environ.get("TRUEGAUGE_URL") or DEFAULT_URL).rstrip("/")
+
+
+@contextlib.contextmanager
+def _opened(url: str | None, token: str | None, path: str, query: dict[str, str]) -> Iterator[Any]:
+    """The answer, to be read; what goes wrong until its end is a `TruegaugeError`."""
+    import http.client
     import urllib.error
     import urllib.parse
     import urllib.request
 
     from truegauge._truegauge import TruegaugeError
 
-    base = (url or os.environ.get("TRUEGAUGE_URL") or DEFAULT_URL).rstrip("/")
+    base = _base(url)
     token = token or os.environ.get("TRUEGAUGE_TOKEN")
     if not base.startswith(("http://", "https://")):
         raise TruegaugeError(f"can't ask `{base}`: a URL starts with `http://` or `https://`")
@@ -219,19 +212,15 @@ def _get(url: str | None, token: str | None, path: str, query: dict[str, str]) -
         request.add_header("Authorization", f"Bearer {token}")
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310
-            content: dict[str, Any] = json.load(answer)
-            return content
+            yield answer
     except urllib.error.HTTPError as error:
         text = error.read(4096).decode(errors="replace")
         raise TruegaugeError(f"`{address}` answered {error.code}: {_said(text)}") from None
     except urllib.error.URLError as error:
         reason = f"can't reach `{base}`: {error.reason}; start a server with `truegauge up`, or name"
         raise TruegaugeError(f"{reason} another with `url` or `TRUEGAUGE_URL`") from None
-    except ValueError as error:
-        reason = f"the answer of `{base}` is not JSON: {error}; is that a truegauge server?"
-        raise TruegaugeError(reason) from error
-    except OSError as error:
-        raise TruegaugeError(f"can't ask `{address}`: {error}; try again") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise TruegaugeError(f"can't ask `{address}`: {error!r}; try again") from error
 
 
 def _said(text: str) -> str:
