@@ -34,7 +34,7 @@ pub use functions::{FunctionHelp, function_help, function_names};
 pub use limits::{Cancel, Charge, Limits, Memory};
 pub use memory::MemorySource;
 pub use query::{Options, Query, ValueType};
-pub use rewrite::{format_query, parse_selector, rename_metrics, restrict};
+pub use rewrite::{format_query, parse_selector, query_tree, rename_metrics, restrict};
 pub use source::{
     Bucket, Chunk, Columns, MatchOp, Matcher, PatternError, RolledUp, Select, Series, Source, SourceError,
     Summary,

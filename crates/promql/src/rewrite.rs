@@ -2,6 +2,7 @@
 
 use promql_parser::label::{MatchOp as ParsedOp, Matcher as ParsedMatcher};
 use promql_parser::parser::{Expr, VectorSelector};
+use serde_json::{Value, json};
 
 use crate::error::QueryError;
 use crate::labels::METRIC_NAME;
@@ -12,6 +13,58 @@ use crate::syntax;
 /// Formats a query as Prometheus' `format_query` does: one part a line where it is long.
 pub fn format_query(text: &str) -> Result<String, QueryError> {
     with_expr(text, |expr| expr.prettify())
+}
+
+/// The tree of a query as JSON, in the shape of Prometheus' `parse_query`.
+pub fn query_tree(text: &str) -> Result<String, QueryError> {
+    let tree = with_expr(text, |expr| {
+        let mut tree = serde_json::to_value(expr)?;
+        complete(&mut tree);
+        serde_json::to_string(&tree)
+    })?;
+    tree.map_err(|error| QueryError::Internal(format!("the query's tree can't be written: {error}")))
+}
+
+/// Makes the parser's tree Prometheus': the matcher that a selector's name is, how the two sides of an
+/// operator are matched where the query says nothing, and what `group_left` includes.
+fn complete(tree: &mut Value) {
+    match tree {
+        Value::Object(node) => {
+            let name = node.get("name").filter(|name| name.is_string()).cloned();
+            if let (Some(name), Some(Value::Array(matchers))) = (name, node.get_mut("matchers")) {
+                matchers.push(json!({"name": METRIC_NAME, "type": "=", "value": name}));
+            }
+            let joins = node.get("matching").is_some_and(Value::is_null)
+                && [node.get("lhs"), node.get("rhs")].into_iter().flatten().all(is_vector);
+            if joins {
+                let is_set = node["op"].as_str().is_some_and(|op| ["and", "or", "unless"].contains(&op));
+                let card = if is_set { "many-to-many" } else { "one-to-one" };
+                let matching = json!({"card": card, "include": [], "labels": [], "on": false});
+                node.insert("matching".to_owned(), matching);
+            }
+            if let Some(Value::Object(matching)) = node.get_mut("matching") {
+                matching.remove("fillValues");
+                let grouped = matching["card"].as_object().and_then(|card| card.iter().next());
+                if let Some((card, labels)) = grouped.map(|(card, labels)| (card.clone(), labels.clone())) {
+                    matching.insert("card".to_owned(), card.into());
+                    matching.insert("include".to_owned(), labels);
+                }
+            }
+            node.values_mut().for_each(complete);
+        }
+        Value::Array(nodes) => nodes.iter_mut().for_each(complete),
+        _ => (),
+    }
+}
+
+/// Whether a node's value is a vector.
+fn is_vector(node: &Value) -> bool {
+    match node["type"].as_str().unwrap_or_default() {
+        "parenExpr" | "unaryExpr" => is_vector(&node["expr"]),
+        "binaryExpr" => is_vector(&node["lhs"]) || is_vector(&node["rhs"]),
+        "call" => node["func"]["returnType"] == "vector",
+        kind => kind == "vectorSelector" || kind == "aggregation",
+    }
 }
 
 /// Replaces metric names for which `other` knows another one, wherever a selector asks for exactly

@@ -66,6 +66,8 @@ pub(crate) struct Metrics {
     pub(crate) rejected: Family,
     /// Requests that brought points, by door and outcome.
     pub(crate) requests: Family,
+    /// Exemplars that came, by door; none is kept.
+    pub(crate) exemplars: Family,
     /// Answers, by route, method and status.
     pub(crate) answers: Family,
     /// Orphaned spools taken in, by outcome.
@@ -115,6 +117,11 @@ impl Metrics {
                 "truegauge_ingest_requests_total",
                 &["door", "outcome"],
                 "Requests that brought points.",
+            ),
+            exemplars: Family::new(
+                "truegauge_ingest_exemplars_total",
+                door,
+                "Exemplars that came with points; none is kept.",
             ),
             answers: Family::new(
                 "truegauge_http_requests_total",
@@ -178,7 +185,7 @@ impl Metrics {
         for family in
             [&self.samples, &self.rejected, &self.requests, &self.answers, &self.spools, &self.refused]
                 .into_iter()
-                .chain([&self.refused_labels])
+                .chain([&self.refused_labels, &self.exemplars])
         {
             family.write(&mut page);
         }

@@ -85,6 +85,9 @@ pub(crate) fn stop(app: &App) {
 
 /// Stores one scrape. What a busy store does not take within a second is lost, and counted.
 fn store(shared: &Shared, batch: &ScrapeBatch) {
+    if !batch.exemplars.is_empty() {
+        shared.metrics.exemplars.add(&[DOOR], batch.exemplars.len() as u64);
+    }
     for tried in 1..=TRIES {
         match intake(batch).store(shared) {
             Ok(_counted) => return,

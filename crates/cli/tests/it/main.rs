@@ -16,6 +16,7 @@ mod compare;
 mod complete;
 mod doors;
 mod durability;
+mod exemplars;
 mod export;
 mod intake;
 mod notify;

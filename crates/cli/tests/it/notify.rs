@@ -348,7 +348,7 @@ fn nobody_is_told_of_what_held_only_while_the_server_was_away() {
     let before = receiver.alerts().len();
     server.restart();
     eventually("the recording rule has made up for it", || {
-        let answer = server.get(&format!("/api/v1/query?query=count_over_time(held%5B1h%5D)"));
+        let answer = server.get("/api/v1/query?query=count_over_time(held%5B1h%5D)");
         (answer["data"]["result"][0]["value"][1].as_str()?.parse::<u32>().ok()? >= 5).then_some(())
     });
     eventually("rules go on", || (receiver.alerts().len() > before + 2).then_some(()));

@@ -15,3 +15,4 @@ mod queries;
 mod restrict;
 mod rules;
 mod sources;
+mod tree;

@@ -64,6 +64,7 @@ const RULES: &[(&str, &str, Needs)] = &[
     ("*", "/api/v1/query_range", READ),
     ("*", "/api/v1/query_exemplars", READ),
     ("*", "/api/v1/format_query", READ),
+    ("*", "/api/v1/parse_query", READ),
     ("*", "/api/v1/series", READ),
     ("*", "/api/v1/parse_query", READ),
     ("*", "/api/v1/labels", READ),

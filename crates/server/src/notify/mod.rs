@@ -77,7 +77,9 @@ impl Notifier {
         for receiver in &receivers {
             receiver.set_queue_max(queue_max);
         }
-        old.into_iter().for_each(|receiver| receiver.stop(Duration::ZERO));
+        for receiver in old {
+            receiver.stop(Duration::ZERO);
+        }
         Ok(Self { receivers })
     }
 

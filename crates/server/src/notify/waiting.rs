@@ -106,7 +106,9 @@ impl Waiting {
             let latest = newer.get(&told.labels).map_or(told, Arc::clone);
             self.push(latest);
         }
-        rest.into_values().for_each(|told| self.push(told));
+        for told in rest.into_values() {
+            self.push(told);
+        }
     }
 }
 
@@ -131,7 +133,9 @@ mod tests {
 
     fn waiting(max: usize, names: &[&str]) -> Waiting {
         let mut waiting = Waiting { max, ..Waiting::default() };
-        names.iter().for_each(|name| waiting.push(told(name, 1_000, false)));
+        for name in names {
+            waiting.push(told(name, 1_000, false));
+        }
         waiting
     }
 

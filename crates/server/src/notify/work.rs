@@ -54,7 +54,9 @@ impl Receiver {
     /// Adds what is to be told.
     pub(super) fn offer(&self, told: &[Arc<Told>]) {
         let mut state = self.shared.state();
-        told.iter().for_each(|told| state.waiting.push(Arc::clone(told)));
+        for told in told {
+            state.waiting.push(Arc::clone(told));
+        }
         drop(state);
         self.shared.changed.notify_all();
     }

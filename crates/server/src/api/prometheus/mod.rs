@@ -32,6 +32,7 @@ pub(crate) fn table() -> Vec<(&'static str, MethodRouter<App>)> {
         ("/api/v1/query_range", get(query::range).post(query::range)),
         ("/api/v1/query_exemplars", get(query::exemplars).post(query::exemplars)),
         ("/api/v1/format_query", get(query::format).post(query::format)),
+        ("/api/v1/parse_query", get(query::tree).post(query::tree)),
         ("/api/v1/series", get(series::series).post(series::series)),
         ("/api/v1/labels", get(series::names).post(series::names)),
         ("/api/v1/label/{name}/values", get(series::values)),

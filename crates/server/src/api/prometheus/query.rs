@@ -95,6 +95,13 @@ pub(super) async fn exemplars(State(app): State<App>, asked: Asked) -> Result<Re
     Ok(success("[]", &warnings))
 }
 
+/// The query's tree.
+pub(super) async fn tree(asked: Asked) -> Result<Response, Failure> {
+    let text = asked.get("query").to_owned();
+    let tree = blocking(move || Ok::<_, ApiError>(promql::query_tree(&text)));
+    Ok(success(&tree.await??, &[]))
+}
+
 /// The query, laid out for people.
 pub(super) async fn format(asked: Asked) -> Result<Response, Failure> {
     let text = asked.get("query").to_owned();

@@ -165,6 +165,9 @@ fn add(shared: &Shared, intake: &mut Intake, series: &Series<'_>) -> Option<Seri
             format!("`{name}` is a native histogram: send classic buckets")
         });
     }
+    if !series.exemplars.is_empty() {
+        shared.metrics.exemplars.add(&[DOOR], series.exemplars.len() as u64);
+    }
     if let Some(about) = &series.metadata {
         intake.describe(about.metric, about.kind, about.help, about.unit);
     }
