@@ -6,6 +6,9 @@ killed, later the server too, and both come back. At the end every sample is ask
 nothing may be missing, nothing be there twice.
 
     python benches/far_outage.py --minutes 10
+
+With `--vm BINARY` the far storage is VictoriaMetrics. It is stopped in order then: killed, it forgets
+the last seconds that it has acknowledged.
 """
 
 from __future__ import annotations
@@ -87,11 +90,13 @@ class Program:
         self.process: subprocess.Popen | None = None
 
     def start(self) -> None:
+        """Starts it and waits until it is ready."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self.command, stdout=log, stderr=log, env=self.env)
         wait_for(lambda: is_up(self.ready), f"{self.command[0]} is ready")
 
     def end(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """Ends it, unless it has ended."""
         if self.process is not None:
             self.process.send_signal(how)
             self.process.wait(60)
@@ -140,6 +145,7 @@ class Writer(threading.Thread):
         self.acknowledged = 0
 
     def run(self) -> None:
+        """Sends until the time is over."""
         headers = {
             "content-type": "application/x-protobuf",
             "content-encoding": "snappy",
@@ -162,7 +168,7 @@ class Writer(threading.Thread):
 def values(far: str, selector: str, seconds: float) -> list[list[float]]:
     """The values of every series that fits, in order of time."""
     query = f"{selector}[{int(seconds)}s]"
-    answer = get(f"{far}/api/v1/query", query=query, time=str(time.time() + 5))
+    answer = get(f"{far}/api/v1/query", query=query, time=str(time.time() + 5), latency_offset="1ms")
     return [[float(value) for _, value in row["values"]] for row in answer["data"]["result"]]
 
 
@@ -173,15 +179,32 @@ def check(what: str, found: list[list[float]], wanted: int, sign: float, series:
     doubled = sum(len(row) - len(set(row)) for row in found)
     foreign = sum(len(set(row) - everything) for row in found)
     samples = sum(len(row) for row in found)
-    row = {"what": what, "samples": samples, "missing": missing, "doubled": doubled, "foreign": foreign}
-    print(f"{what:<34} {samples:>9} samples, {missing} missing, {doubled} doubled", file=sys.stderr)
-    return row
+    return {"what": what, "samples": samples, "missing": missing, "doubled": doubled, "foreign": foreign}
+
+
+def is_whole(row: dict) -> bool:
+    return row["missing"] == row["doubled"] == row["foreign"] == 0
+
+
+def found_rows(far: str, counts: list[int], written: tuple[int, int], seconds: float) -> list[dict]:
+    """What the far storage has of everything that was acknowledged."""
+    rows = []
+    for number, count in enumerate(counts):
+        run = f'run="run-{number}",organization="{ORGANIZATION}"'
+        for metric, sign in (("loss", 1.0), ("rate", -1.0), ("truegauge_step", 1.0)):
+            found = values(far, f"{metric}{{{run}}}", seconds)
+            rows.append(check(f"{metric} of run-{number}", found, count, sign))
+    acknowledged, series = written
+    found = values(far, "outage_written", seconds)
+    rows.append(check("remote write", found, acknowledged, 1.0, series))
+    return rows
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10.0, help="how long the far storage is down")
     parser.add_argument("--bin", type=Path, default=ROOT / "target/release/truegauge")
+    parser.add_argument("--vm", type=Path, help="a VictoriaMetrics to use in place of Prometheus")
     parser.add_argument("--clients", type=int, default=3, help="runs that are logged")
     parser.add_argument("--rate", type=float, default=200.0, help="log calls of each a second")
     parser.add_argument("--series", type=int, default=200, help="series that come by remote write")
@@ -191,29 +214,43 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     asked = arguments()
     prometheus = shutil.which("prometheus")
-    if prometheus is None:
+    if prometheus is None and asked.vm is None:
         raise SystemExit("`prometheus` is missing: apt-get install prometheus")
     with tempfile.TemporaryDirectory(prefix="far-outage-") as folder:
         return outage(asked, prometheus, Path(folder))
 
 
-def outage(asked: argparse.Namespace, prometheus: str, home: Path) -> int:
-    far_port, port = free_port(), free_port()
-    far_url, url = f"http://127.0.0.1:{far_port}", f"http://127.0.0.1:{port}"
+def prometheus_of(binary: str, port: int, home: Path) -> Program:
     config = home / "prometheus.yml"
     config.write_text("storage: {tsdb: {out_of_order_time_window: 2h}}\n")
-    far = Program(
-        [
-            prometheus,
-            f"--config.file={config}",
-            f"--storage.tsdb.path={home / 'far'}",
-            f"--web.listen-address=127.0.0.1:{far_port}",
-            "--web.enable-remote-write-receiver",
-            "--query.max-samples=500000000",
-        ],
-        f"{far_url}/-/ready",
-        home / "prometheus.log",
-    )
+    command = [
+        binary,
+        f"--config.file={config}",
+        f"--storage.tsdb.path={home / 'far'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--web.enable-remote-write-receiver",
+        "--query.max-samples=500000000",
+    ]
+    return Program(command, f"http://127.0.0.1:{port}/-/ready", home / "far.log")
+
+
+def victoria(binary: Path, port: int, home: Path) -> Program:
+    command = [
+        str(binary),
+        f"-storageDataPath={home / 'far'}",
+        f"-httpListenAddr=127.0.0.1:{port}",
+        "-retentionPeriod=10y",
+        "-search.latencyOffset=0s",
+        "-search.disableCache",
+        "-search.maxPointsPerTimeseries=100000000",
+    ]
+    return Program(command, f"http://127.0.0.1:{port}/health", home / "far.log")
+
+
+def outage(asked: argparse.Namespace, prometheus: str | None, home: Path) -> int:
+    far_port, port = free_port(), free_port()
+    far_url, url = f"http://127.0.0.1:{far_port}", f"http://127.0.0.1:{port}"
+    far = victoria(asked.vm, far_port, home) if asked.vm else prometheus_of(prometheus, far_port, home)
     settings = home / "truegauge.toml"
     settings.write_text(
         f'[storage]\nkind = "prometheus"\nwrite_url = "{far_url}/api/v1/write"\nquery_url = "{far_url}"\n'
@@ -266,7 +303,7 @@ def measure(
     writer.start()
     time.sleep(margin)
     say("the far storage is killed")
-    far.end()
+    far.end(signal.SIGTERM if asked.vm else signal.SIGKILL)
     time.sleep(down / 3)
     waiting = get(f"{url}/api/tg/v1/storage")["far"]
     say(f"{waiting['queue']['bytes']} bytes wait; the server is killed and started again")
@@ -289,16 +326,16 @@ def measure(
     wait_for(lambda: drained(url), "the queue is empty at the end", 60)
     status = get(f"{url}/api/tg/v1/storage")["far"]
     seconds = time.time() - started + 60
-    rows = []
-    for number, count in enumerate(counts):
-        run = f'run="run-{number}",organization="{ORGANIZATION}"'
-        for metric, sign in (("loss", 1.0), ("rate", -1.0), ("truegauge_step", 1.0)):
-            found = values(far_url, f"{metric}{{{run}}}", seconds)
-            rows.append(check(f"{metric} of run-{number}", found, count, sign))
-    found = values(far_url, "outage_written", seconds)
-    rows.append(check("remote write", found, writer.acknowledged, 1.0, asked.series))
+    # VictoriaMetrics shows new samples some seconds late.
+    end = time.monotonic() + 20
+    rows = found_rows(far_url, counts, (writer.acknowledged, asked.series), seconds)
+    while time.monotonic() < end and not all(is_whole(row) for row in rows):
+        time.sleep(1)
+        rows = found_rows(far_url, counts, (writer.acknowledged, asked.series), seconds)
+    for row in rows:
+        say("{what:<24} {samples:>9} samples, {missing} missing, {doubled} doubled".format(**row))
     refused = status["refused"]["samples"]
-    whole = refused == 0 and all(r["missing"] == r["doubled"] == r["foreign"] == 0 for r in rows)
+    whole = refused == 0 and all(is_whole(row) for row in rows)
     result = {
         "minutes": asked.minutes,
         "samples": sum(row["samples"] for row in rows),

@@ -1,5 +1,7 @@
 //! `truegauge doctor`: looks for what would keep this machine from recording or showing runs.
 
+mod storage;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -58,9 +60,18 @@ pub(crate) fn command() -> Command {
                 .value_name("PATH")
                 .help("Directory of the store [default: as `truegauge up`]"),
         )
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .value_name("FILE")
+                .env("TRUEGAUGE_CONFIG")
+                .hide_env_values(true)
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("The server's TOML file: the far storage that it names is looked at too"),
+        )
         .args(http::flags())
         .arg(json_flag())
-        .after_help("Examples:\n  truegauge doctor\n  truegauge doctor --url http://metrics.example.org:9494 --json\n\nExit code 1 when a check fails; a warning is no failure.")
+        .after_help("Examples:\n  truegauge doctor\n  truegauge doctor --url http://metrics.example.org:9494 --json\n  truegauge doctor --config /etc/truegauge/config.toml\n\nExit code 1 when a check fails; a warning is no failure.")
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Done {
@@ -68,14 +79,16 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
     if let Some(dir) = matches.get_one::<String>("data_dir") {
         given.insert("data_dir", vec![dir.clone()]);
     }
-    let config = Config::resolve(up::defaults(), &given, &|name| std::env::var(name).ok(), None)
+    let file = matches.get_one::<PathBuf>("config").map(PathBuf::as_path);
+    let config = Config::resolve(up::defaults(), &given, &|name| std::env::var(name).ok(), file)
         .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
     let mut checks = Vec::new();
     checks.extend(cgroup());
     checks.push(spool_dir(&config.spool_dir));
     checks.push(data_dir(&config.data_dir, config.reserve_bytes));
     checks.push(open_files());
-    checks.extend(server(matches));
+    checks.extend(storage::settings(&config));
+    checks.extend(server(matches, &config));
     let failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
     if matches.get_flag("json") {
         let rows: Vec<_> = checks
@@ -222,7 +235,7 @@ fn open_files() -> Check {
 }
 
 /// Whether the server answers, and is of our version.
-fn server(matches: &ArgMatches) -> Vec<Check> {
+fn server(matches: &ArgMatches, config: &Config) -> Vec<Check> {
     let server = Server::of(matches);
     let chosen = matches.value_source("url").is_some_and(|source| source != ValueSource::DefaultValue);
     let status = match server.ask("GET", "/api/tg/v1/status", SERVER_TIMEOUT) {
@@ -262,5 +275,6 @@ fn server(matches: &ArgMatches) -> Vec<Check> {
             "the rest is readable; restore the files from a backup if there is one",
         ));
     }
+    checks.extend(storage::running(&server, config));
     checks
 }

@@ -65,7 +65,7 @@ pub use config::Config;
 pub use export::{Ask, Format, Unusable, parquet_points};
 pub use notify::NotifyError;
 pub use reload::Reread;
-pub use far::FarError;
+pub use far::{FarError, Finding, check_storage};
 pub use ruling::RulesError;
 pub use scraping::ScrapingError;
 pub use starters::rules as starter_rules;

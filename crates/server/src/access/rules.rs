@@ -57,6 +57,7 @@ const RULES: &[(&str, &str, Needs)] = &[
     ("GET", "/api/tg/v1/metrics", READ),
     ("GET", "/api/tg/v1/status", READ),
     ("GET", "/api/tg/v1/storage", READ_ALL),
+    ("POST", "/api/tg/v1/storage/check", ADMIN_ALL),
     ("POST", "/api/tg/v1/storage/refused/retry", ADMIN_ALL),
     ("DELETE", "/api/tg/v1/storage/refused", ADMIN_ALL),
     ("POST", "/api/v1/write", SEND),

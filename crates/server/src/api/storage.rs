@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::app::{App, blocking};
 use crate::error::ApiError;
-use crate::far::FarStatus;
+use crate::far::{FarStatus, Finding};
 
 /// Where samples go.
 #[derive(Debug, Serialize, ToSchema)]
@@ -35,6 +35,21 @@ pub(crate) async fn show(State(app): State<App>) -> Result<Json<StorageAnswer>, 
         Ok(Json(StorageAnswer { kind, far: app.far.as_ref().map(|far| far.status()) }))
     })
     .await
+}
+
+/// What was found of the far storage.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CheckAnswer {
+    checks: Vec<Finding>,
+}
+
+/// Writes a few samples to the far storage and reads them back: whether it can be reached, takes our
+/// credentials, and how late samples may come.
+#[utoipa::path(post, operation_id = "checkStorage", path = "/api/tg/v1/storage/check",
+    responses((status = 200, body = CheckAnswer), (status = 404, body = crate::error::ErrorBody)))]
+pub(crate) async fn check(State(app): State<App>) -> Result<Json<CheckAnswer>, ApiError> {
+    let far = app.far.as_ref().ok_or_else(no_far)?;
+    Ok(Json(CheckAnswer { checks: far.probe().await }))
 }
 
 /// Sends everything again that the far storage refused.

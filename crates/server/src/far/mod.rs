@@ -9,6 +9,7 @@ mod forward;
 mod http;
 mod outgoing;
 mod page;
+mod probe;
 mod queue;
 mod readback;
 mod refused;
@@ -33,6 +34,7 @@ pub(crate) use deliveries::Claim;
 pub(crate) use forward::{Forwarded, Question};
 pub(crate) use outgoing::Outgoing;
 pub(crate) use page::FarStatus;
+pub use probe::{Finding, check_storage};
 pub(crate) use readback::is_copy;
 
 use deliveries::Deliveries;

@@ -1,11 +1,11 @@
 //! What was stored here, as remote write: checked against the far end's limits, on its milliseconds,
 //! with the steps beside it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
-use model::{Labels, NANOS_PER_MILLI, RunPath, Sample, SeriesIdentity, WriterId};
+use model::{Labels, LabelsBuilder, NANOS_PER_MILLI, RunPath, Sample, SeriesIdentity, WriterId};
 use store::{SeriesBatch, Store};
 use wire::remote_write::{Point, RequestWriter};
 
@@ -14,6 +14,10 @@ use crate::config::StorageConfig;
 
 /// The series that tells the steps of a run's points.
 pub(super) const STEP_METRIC: &str = "truegauge_step";
+/// The series that tells what a metric was logged as, where its name in PromQL does not.
+pub(super) const NAME_METRIC: &str = "truegauge_metric_info";
+/// Names told of; beyond it they are forgotten, and told again.
+const NAMES_MAX: usize = 100_000;
 /// A record is closed at about as many bytes, unpacked.
 const RECORD_BYTES: usize = 4 << 20;
 
@@ -47,6 +51,8 @@ pub(super) struct Packer {
     value_bytes_max: usize,
     samples_max: usize,
     unsent: Unsent,
+    /// Series that tell of names and were sent since the start.
+    named: HashSet<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -81,6 +87,7 @@ impl Packer {
             value_bytes_max: config.label_value_bytes_max,
             samples_max: config.request_samples_max,
             unsent: Unsent::new(),
+            named: HashSet::new(),
         }
     }
 
@@ -198,6 +205,7 @@ impl Packer {
             }
         }
         for (series, points) in batch.iter().zip(placed) {
+            self.name(run, &series.identity, &points);
             self.put(&series.identity.labels, points);
         }
         for (_, labels, points) in companions {
@@ -208,6 +216,23 @@ impl Packer {
             self.unsend("collapsed", count, || {
                 format!("`{name}` has more points within {SHIFT_MS_MAX} ms than milliseconds")
             });
+        }
+    }
+
+    /// Tells what a series was logged as, once, where its labels don't.
+    fn name(&mut self, run: &RunPath, identity: &SeriesIdentity, points: &Placed) {
+        let Some(first) = points.first() else { return };
+        let metric = identity.labels.metric();
+        if identity.display == metric || identity.labels.get("display").is_some() {
+            return;
+        }
+        let mut labels = of_run(NAME_METRIC, run);
+        let labels = labels.set("metric", metric).set("display", identity.display.as_str()).build();
+        if self.named.len() >= NAMES_MAX {
+            self.named.clear();
+        }
+        if self.named.insert(hash(&labels)) {
+            self.put(&labels, vec![Point { time_ms: first.time_ms, value: 1.0 }]);
         }
     }
 
@@ -246,19 +271,25 @@ fn hash(labels: &Labels) -> u64 {
     hasher.finish()
 }
 
-/// The series that tells the steps of a writer's points beside `of`.
-fn companion(run: &RunPath, writer: Option<WriterId>, of: &Labels) -> Labels {
-    let hex = |id: u64, byte: &u8| id << 8 | u64::from(*byte);
-    let writer = writer.map_or_else(String::new, |w| format!("{:016x}", w[..8].iter().fold(0, hex)));
+/// The labels of a series of ours about a run.
+fn of_run(metric: &str, run: &RunPath) -> LabelsBuilder {
     let mut labels = Labels::builder();
     labels
-        .metric(STEP_METRIC)
+        .metric(metric)
         .set("organization", run.organization.as_str())
         .set("workspace", run.workspace.as_str())
         .set("project", run.project.as_str())
         .set("run", run.run.as_str())
-        .set("run_id", run.id().to_string())
-        .set("writer", writer);
+        .set("run_id", run.id().to_string());
+    labels
+}
+
+/// The series that tells the steps of a writer's points beside `of`.
+fn companion(run: &RunPath, writer: Option<WriterId>, of: &Labels) -> Labels {
+    let hex = |id: u64, byte: &u8| id << 8 | u64::from(*byte);
+    let writer = writer.map_or_else(String::new, |w| format!("{:016x}", w[..8].iter().fold(0, hex)));
+    let mut labels = of_run(STEP_METRIC, run);
+    labels.set("writer", writer);
     for shared in ["scale", "rank"] {
         labels.set(shared, of.get(shared).unwrap_or_default());
     }

@@ -15,7 +15,7 @@ use model::{
 use serde::Deserialize;
 use store::{Batch, Collision, SeriesBatch};
 
-use super::outgoing::STEP_METRIC;
+use super::outgoing::{NAME_METRIC, STEP_METRIC};
 use super::{Far, Question};
 use crate::access::Caller;
 use crate::app::Shared;
@@ -124,7 +124,8 @@ impl Far {
         let mut statement = Statement::default();
         let (mut batch, mut points): (Vec<SeriesBatch>, usize) = (Vec::new(), 0);
         let (mut first_ms, mut last_ms) = (i64::MAX, i64::MIN);
-        for metric in metrics.iter().filter(|metric| *metric != STEP_METRIC) {
+        let names = displays(self.points(NAME_METRIC, id, (0, now_ms))?);
+        for metric in metrics.iter().filter(|metric| ![STEP_METRIC, NAME_METRIC].contains(&metric.as_str())) {
             for found in self.points(metric, id, (from_ms, now_ms))? {
                 if is_statement(metric) {
                     statement.hear(&found);
@@ -134,7 +135,7 @@ impl Far {
                     (first_ms, last_ms) = (first_ms.min(*ms), last_ms.max(*ms));
                 }
                 points += found.points.len();
-                batch.push(placed(found, &steps));
+                batch.push(placed(found, &steps, &names));
                 if points > BATCH_POINTS {
                     self.keep(shared, &path, None, std::mem::take(&mut batch))?;
                     points = 0;
@@ -306,7 +307,16 @@ fn steps(all: Vec<Found>) -> Steps {
     steps
 }
 
-fn placed(found: Found, steps: &Steps) -> SeriesBatch {
+/// What metrics were logged as, by their names in PromQL.
+fn displays(all: Vec<Found>) -> HashMap<String, String> {
+    let pair = |found: Found| {
+        let text = |name| found.labels.get(name).map(str::to_owned);
+        text("metric").zip(text("display"))
+    };
+    all.into_iter().filter_map(pair).collect()
+}
+
+fn placed(found: Found, steps: &Steps, names: &HashMap<String, String>) -> SeriesBatch {
     let steps = steps.get(&of_steps(&found.labels));
     let sample = |(ms, value): &(i64, f64)| Sample {
         time_ns: ms.saturating_mul(NANOS_PER_MILLI),
@@ -314,6 +324,8 @@ fn placed(found: Found, steps: &Steps) -> SeriesBatch {
         step: steps.and_then(|steps| steps.get(ms)).copied(),
     };
     let samples = found.points.iter().map(sample).collect();
-    let display = found.labels.get("display").unwrap_or(found.labels.metric()).to_owned();
+    let metric = found.labels.metric();
+    let known = found.labels.get("display").or_else(|| names.get(metric).map(String::as_str));
+    let display = known.unwrap_or(metric).to_owned();
     SeriesBatch { identity: SeriesIdentity { labels: found.labels, display }, samples }
 }

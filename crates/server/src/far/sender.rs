@@ -32,10 +32,13 @@ const RECORDS_MAX: usize = 256;
 const SPLITS_MAX: u32 = 500;
 /// How long a shard that is well may go on after the server was told to stop.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
+/// Words of Prometheus for samples that it will not take the next time either, whatever its status.
+const NEVER_TAKEN: [&str; 4] =
+    ["too old sample", "out of bounds", "out of order sample", "duplicate sample for timestamp"];
 /// How often an idle shard looks around.
 const IDLE: Duration = Duration::from_millis(500);
 
-static HEADERS: [(HeaderName, &str); 3] = [
+pub(super) static HEADERS: [(HeaderName, &str); 3] = [
     (header::CONTENT_TYPE, remote_write::CONTENT_TYPE),
     (header::CONTENT_ENCODING, "snappy"),
     (HeaderName::from_static("x-prometheus-remote-write-version"), remote_write::VERSION_1),
@@ -350,6 +353,8 @@ fn judge(status: StatusCode, words: String, after: Option<Duration>) -> Said {
         // Not a fault of the samples: a wrong address or credential is mended, and nothing is lost.
         300..=399 => Said::Later(format!("it redirects ({status}), which is not followed"), after),
         401 | 403 => Said::Later(format!("it refuses our credentials: {}", said()), after),
+        // Prometheus answers with 500 to samples behind its out-of-order window.
+        500 if NEVER_TAKEN.iter().any(|known| words.contains(known)) => Said::Never(500, words),
         404 | 405 | 408 | 429 | 500..=599 => Said::Later(said(), after),
         code => Said::Never(code, words),
     }
@@ -459,5 +464,7 @@ mod tests {
             assert!(matches!(said(status), Said::Later(..)), "{status}");
         }
         assert!(matches!(said(204), Said::Taken));
+        let too_old = judge(StatusCode::INTERNAL_SERVER_ERROR, "too old sample".to_owned(), None);
+        assert!(matches!(too_old, Said::Never(500, _)));
     }
 }
