@@ -10,6 +10,7 @@ import { type Axis, askPoints, type Columns } from '../lib/points';
 import { askRun } from '../lib/runs';
 import { differencesOf } from './config';
 import { type GroupBy, grouped, parseGroup, shapeOfGroups, tracksOf } from './groups';
+import { askOutcomes, type Outcome } from './outcome';
 
 /** Runs that are compared at most. */
 export const RUNS_MAX = 50;
@@ -53,12 +54,17 @@ export class CompareBoard {
   readonly pinned = signal(false);
   readonly by = computed<GroupBy>(() => parseGroup(param('group')));
   readonly axis = computed<Axis>(() => AXES.find((a) => a === param('x')) ?? 'step');
+  /** What the metrics came to; `null` until it is read. */
+  readonly outcomes = signal<Outcome[] | null>(null);
+  /** The run that the others are measured against, if one is chosen. */
+  readonly base = computed(() => (this.ids().includes(param('base')) ? param('base') : null));
   readonly differences = computed(() => differencesOf(this.runs.value));
   private readonly full = onAxes<Signal<Range | null>>(() => signal(null));
   private readonly slots = new Map<string, number>();
   /** What `slots` are of. */
   private coloured: GroupBy = 'none';
   private controller = new AbortController();
+  private reckoning = new AbortController();
   private settling: ReturnType<typeof setTimeout> | undefined;
   private readonly stopSettling: () => void;
 
@@ -104,7 +110,7 @@ export class CompareBoard {
     });
     try {
       this.names.value = runs.length > 0 ? await namesOf(runs) : [];
-      await this.ask();
+      await Promise.all([this.ask(), this.reckon()]);
     } catch (error) {
       if (!isAbort(error)) this.error.value = error;
     }
@@ -180,6 +186,19 @@ export class CompareBoard {
     }
   }
 
+  /** Asks what the metrics came to. */
+  async reckon(): Promise<void> {
+    this.reckoning.abort();
+    this.reckoning = new AbortController();
+    const ids = this.runs.peek().map((run) => run.run_id);
+    const only = param('only').split(',').filter(Boolean);
+    try {
+      this.outcomes.value = ids.length > 0 ? await askOutcomes(ids, only, this.reckoning.signal) : null;
+    } catch (error) {
+      if (!isAbort(error)) this.outcomes.value = null;
+    }
+  }
+
   /** What a run is called: its name, with its short id where another has the same. */
   runName(id: string): string {
     const runs = this.runs.value;
@@ -243,6 +262,7 @@ export class CompareBoard {
   /** Calls off everything. */
   end(): void {
     this.controller.abort();
+    this.reckoning.abort();
     clearTimeout(this.settling);
     this.stopSettling();
   }

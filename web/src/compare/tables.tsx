@@ -5,11 +5,10 @@ import { Name } from '../components/name';
 import { setParams } from '../lib/address';
 import { formatCount, formatValue } from '../lib/number';
 import { formatSpan } from '../lib/time';
-import type { CompareBoard, Compared } from './board';
-import { tracksOf } from './groups';
+import type { CompareBoard } from './board';
+import { distance, extremesOf, lastOf, type Outcome as MetricOutcome } from './outcome';
 
-const OUTCOMES = 6;
-
+/** Names of the runs; a click makes one the base that the others are measured against. */
 function Head({ board, first }: { board: CompareBoard; first: string }) {
   return (
     <thead>
@@ -17,7 +16,16 @@ function Head({ board, first }: { board: CompareBoard; first: string }) {
         <th scope="col">{first}</th>
         {board.runs.value.map((run) => (
           <th scope="col" key={run.run_id}>
-            <Name text={board.runName(run.run_id)} limit={24} />
+            <button
+              type="button"
+              class="link"
+              aria-pressed={board.base.value === run.run_id}
+              title="Measure the others against this run"
+              onClick={() => setParams({ base: board.base.value === run.run_id ? null : run.run_id })}
+            >
+              <Name text={board.runName(run.run_id)} limit={24} />
+            </button>
+            {board.base.value === run.run_id && <span class="badge">base</span>}
           </th>
         ))}
       </tr>
@@ -28,6 +36,7 @@ function Head({ board, first }: { board: CompareBoard; first: string }) {
 /** Attributes that differ; a click on a key groups by it. */
 export function Differences({ board }: { board: CompareBoard }) {
   const differences = board.differences.value;
+  const base = board.runs.value.findIndex((run) => run.run_id === board.base.value);
   return (
     <section class="panel" aria-label="Differences">
       <h2>
@@ -53,7 +62,10 @@ export function Differences({ board }: { board: CompareBoard }) {
                     </button>
                   </th>
                   {values.map((value, at) => (
-                    <td key={board.runs.value[at].run_id}>
+                    <td
+                      key={board.runs.value[at].run_id}
+                      class={base >= 0 && at !== base && value === values[base] ? 'same' : undefined}
+                    >
                       {value === null ? <span class="quiet">—</span> : <Name text={value} limit={40} />}
                     </td>
                   ))}
@@ -73,7 +85,8 @@ export function Outcome({ board }: { board: CompareBoard }) {
   return (
     <section class="panel" aria-label="Outcome">
       <h2>
-        Outcome <span class="quiet">last value, and the lowest and highest of the range</span>
+        Outcome{' '}
+        <span class="quiet">last value, and the best or the outermost of all points with its step</span>
       </h2>
       <div class="scroll" role="region" aria-label="Table of outcomes" tabIndex={0}>
         <table>
@@ -107,14 +120,14 @@ export function Outcome({ board }: { board: CompareBoard }) {
                 <td key={run.run_id}>{formatCount(run.attempts)}</td>
               ))}
             </tr>
-            {board.charts.value.slice(0, OUTCOMES).map((chart) => (
-              <tr key={chart.name}>
+            {(board.outcomes.value ?? []).map((outcome) => (
+              <tr key={outcome.name}>
                 <th scope="row">
-                  <Name text={chart.display} />
+                  <Name text={outcome.display} />
                 </th>
-                {runs.map((run) => (
+                {runs.map((run, at) => (
                   <td key={run.run_id}>
-                    <Reading chart={chart} runId={run.run_id} />
+                    <Reading board={board} outcome={outcome} at={at} />
                   </td>
                 ))}
               </tr>
@@ -126,23 +139,17 @@ export function Outcome({ board }: { board: CompareBoard }) {
   );
 }
 
-function Reading({ chart, runId }: { chart: Compared; runId: string }) {
-  const tracks = tracksOf(chart.columns.filter((c) => c.runId === runId));
-  if (tracks.length === 0) return <span class="quiet">—</span>;
-  const lasts = tracks.flatMap((t) => t.last.findLast(Number.isFinite) ?? []);
-  if (lasts.length === 0) return <span class="crit">not finite</span>;
-  const last = lasts.reduce((mean, v, at) => mean + (v - mean) / (at + 1), 0);
-  const extreme = (part: 'min' | 'max', pick: (a: number, b: number) => number) =>
-    tracks.reduce(
-      (best, t) => t[part].reduce((b, v) => (Number.isFinite(v) ? pick(b, v) : b), best),
-      lasts[0],
-    );
+function Reading({ board, outcome, at }: { board: CompareBoard; outcome: MetricOutcome; at: number }) {
+  const reading = outcome.runs[at];
+  if (!reading) return <span class="quiet">—</span>;
+  const last = lastOf(reading);
+  const base = board.runs.value.findIndex((run) => run.run_id === board.base.value);
+  const against = base >= 0 && base !== at ? outcome.runs[base] : null;
+  const away = against ? distance(last, lastOf(against), outcome.unit) : '';
   return (
     <>
-      <b>{formatValue(last, chart.unit)}</b>{' '}
-      <span class="quiet">
-        {formatValue(extreme('min', Math.min))} – {formatValue(extreme('max', Math.max))}
-      </span>
+      <b class={Number.isFinite(last) ? undefined : 'crit'}>{formatValue(last, outcome.unit)}</b>
+      {away && <span class="away"> {away}</span>} <span class="quiet">{extremesOf(outcome, reading)}</span>
     </>
   );
 }

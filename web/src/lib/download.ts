@@ -31,6 +31,17 @@ export async function saveCsv(runId: string, run: string, metric: string | null)
   }
 }
 
+/** Saves every stored point of several runs as one Parquet file. */
+export async function saveRuns(runIds: string[]): Promise<void> {
+  const query = new URLSearchParams({ format: 'parquet' });
+  for (const id of runIds) query.append('run_id', id);
+  try {
+    save(await (await ask(`export?${query}`)).blob(), `${runIds.length}-runs.parquet`);
+  } catch (error) {
+    tellError('cannot export', error);
+  }
+}
+
 /** Copies text and says so. */
 export async function copy(text: string, what: string): Promise<void> {
   try {

@@ -13,6 +13,7 @@ import { param, setParams } from '../lib/address';
 import { errorLine, tokenEntered } from '../lib/api';
 import { switchZone } from '../lib/clock';
 import { slotDash, slotProperty } from '../lib/colour';
+import { saveRuns } from '../lib/download';
 import { bind } from '../lib/keys';
 import { formatCount } from '../lib/number';
 import type { Axis } from '../lib/points';
@@ -91,6 +92,7 @@ export function ComparePage() {
           ))}
         </div>
         <Elsewhere board={board} />
+        <NothingShared board={board} />
         {names !== null && names.length === 0 && board.runs.value.length > 0 && (
           <p class="nothing">None of these runs has a point.</p>
         )}
@@ -141,6 +143,29 @@ function Elsewhere({ board }: { board: CompareBoard }) {
         </>
       )}
     </p>
+  );
+}
+
+/** Where no metric is in two of the runs: what each has. */
+function NothingShared({ board }: { board: CompareBoard }) {
+  const charts = board.charts.value;
+  const none = board.outcomes.value?.length === 0 && param('only') === '';
+  if (!none || board.runs.value.length < 2 || charts.length === 0) return null;
+  return (
+    <section class="panel" aria-label="Nothing in common">
+      <h2>No metric is in two of these runs</h2>
+      <ul>
+        {board.runs.value.map((run) => {
+          const own = charts.filter((chart) => chart.columns.some((c) => c.runId === run.run_id));
+          return (
+            <li key={run.run_id}>
+              <Name text={board.runName(run.run_id)} limit={28} /> has{' '}
+              {own.length === 0 ? 'none of those shown' : own.map((chart) => chart.display).join(', ')}
+            </li>
+          );
+        })}
+      </ul>
+    </section>
   );
 }
 
@@ -226,6 +251,14 @@ function Toolbar({ board }: { board: CompareBoard }) {
         <button
           type="button"
           class="plain"
+          title="Every point of these runs as Parquet (e)"
+          onClick={() => void saveRuns(board.ids())}
+        >
+          <kbd>e</kbd> export
+        </button>
+        <button
+          type="button"
+          class="plain"
           disabled={!zoomed}
           title="Reset the zoom (0)"
           onClick={() => board.resetZoom()}
@@ -243,12 +276,17 @@ function useFeed(board: CompareBoard): void {
     document.title = 'Compare · truegauge';
     let runs = '';
     let question = '';
+    let only = param('only');
     const stop = effect(() => {
       const nowRuns = JSON.stringify([param('runs'), tokenEntered.value]);
       const now = ['group', 'x', 'from', 'to', 'only'].map((name) => param(name));
       const nowQuestion = JSON.stringify([now, board.shown.value]);
       if (nowRuns !== runs) queueMicrotask(() => void board.readRuns());
-      else if (nowQuestion !== question) queueMicrotask(() => void board.ask());
+      else if (nowQuestion !== question) {
+        const reckoned = only !== param('only');
+        queueMicrotask(() => void Promise.all([board.ask(), reckoned && board.reckon()]));
+      }
+      only = param('only');
       runs = nowRuns;
       question = nowQuestion;
     });
@@ -279,6 +317,7 @@ function useKeys(board: CompareBoard, pointed: { current: CardKeys | null }): vo
       setParams({ x: value === 'step' ? null : value, from: null, to: null });
     };
     return bind(
+      { keys: 'e', does: 'Export every point of these runs', group, run: () => void saveRuns(board.ids()) },
       { keys: 'x', does: 'Next x axis', group, run: nextAxis },
       { keys: 'l', does: 'Log scale', group, run: () => setParams({ log: view.logAll.peek() ? null : '1' }) },
       { keys: '0', does: 'Reset the zoom', group, run: () => board.resetZoom() },

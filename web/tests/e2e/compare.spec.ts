@@ -1,4 +1,5 @@
 /** Compare: several runs on the same charts. */
+import { readFile } from 'node:fs/promises';
 import type { Page } from '@playwright/test';
 import { clean } from './axe';
 import { card, expect, runId, test, words } from './fixture';
@@ -134,3 +135,56 @@ for (const theme of ['light', 'dark']) {
     await clean(page);
   });
 }
+
+test('a base is chosen in the table, and the others are measured against it', async ({ page, server }) => {
+  await openAll(page, server);
+  const outcome = page.getByRole('region', { name: 'Table of outcomes' });
+  await expect(outcome.getByRole('row', { name: /^loss/ }).getByRole('cell').first()).toHaveText(
+    /0\.3344 best 0\.3344 @ 199/,
+  );
+  await outcome.getByRole('button', { name: 'base' }).click();
+  await expect(page).toHaveURL(/base=/);
+  await expect(outcome.getByRole('row', { name: /^loss/ }).getByRole('cell').nth(1)).toHaveText(
+    /1\.334 \+299\s% best/,
+  );
+  await page.reload();
+  await expect(outcome.getByText('base', { exact: true })).toHaveCount(2);
+  const differences = page.getByRole('region', { name: 'Table of differences' });
+  await expect(differences.locator('td.same')).toHaveText(['0.1', '—']);
+});
+
+test('all points of the runs are one file', async ({ page, server }) => {
+  await openAll(page, server);
+  const [file] = await Promise.all([page.waitForEvent('download'), page.keyboard.press('e')]);
+  expect(file.suggestedFilename()).toBe('3-runs.parquet');
+  const bytes = await readFile(await file.path());
+  expect([bytes.subarray(0, 4).toString(), bytes.subarray(-4).toString()]).toEqual(['PAR1', 'PAR1']);
+});
+
+test('fifty runs lie on one chart and become groups, and runs that share nothing say so', async ({
+  page,
+  server,
+}) => {
+  const writers = Array.from({ length: 50 }, async (_, at) => {
+    await new Writer(server.url).push({
+      project: 'many',
+      run: `r${at}`,
+      tags: [at % 2 ? 'odd' : 'even'],
+      event: 1,
+      timeMs: Date.now() - 600_000,
+      series: [{ name: at < 48 ? 'score' : `own_${at}`, points: curve(50, Date.now(), (s) => s + at) }],
+    });
+  });
+  await Promise.all(writers);
+  const ids = await Promise.all(Array.from({ length: 50 }, (_, at) => runId(server, `r${at}`)));
+  await page.goto(`${server.url}/compare?runs=${ids.join()}`);
+  await expect(words(page, 'score')).toHaveAttribute('aria-label', /48 of 48 series/);
+  await expect(page.getByText('+ add')).toHaveCount(0);
+  await page.getByRole('combobox', { name: 'Group by' }).selectOption('tag');
+  await expect(card(page, 'score').locator('.readout .what')).toHaveText(['even · n=24', 'odd · n=24']);
+  // The mean of 49 + 0, 2, .. 46.
+  await expect(card(page, 'score').locator('.readout b').first()).toHaveText('72');
+  await page.goto(`${server.url}/compare?runs=${ids.slice(48).join()}`);
+  await expect(page.getByRole('heading', { name: 'No metric is in two of these runs' })).toBeVisible();
+  await expect(page.getByText('r48 has own_48')).toBeVisible();
+});

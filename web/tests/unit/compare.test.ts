@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { differencesOf } from '../../src/compare/config';
 import { grouped, groupsOf, parseGroup, shapeOfGroups, tracksOf } from '../../src/compare/groups';
+import { distance, extremesOf, lastOf, type Outcome, type Reading } from '../../src/compare/outcome';
 import type { RunDetail } from '../../src/lib/answers';
 import type { Columns, PointsAnswer } from '../../src/lib/points';
 
@@ -93,4 +94,22 @@ test('runs that log at other places are put together on cells, and none of their
   expect(middle.filter((v) => v === 15).length).toBeGreaterThan(290);
   expect(Math.max(...Array.from(line.max).filter(Number.isFinite))).toBe(100);
   expect(line.count.reduce((a, b) => a + b, 0)).toBe(1000);
+});
+
+test('a base tells how far the others are, in percent where that means something', () => {
+  expect(distance(1.1, 1, '')).toBe('+10.00\u2009%');
+  expect(distance(-2, -1, '')).toBe('\u2212100\u2009%');
+  expect(distance(3, 0, '')).toBe('+3');
+  expect(distance(1, 1, '')).toBe('±0');
+  expect(distance(Number.NaN, 1, '')).toBe('');
+});
+
+test('the best point is named where the name tells which is better, the outermost otherwise', () => {
+  const reading: Reading = { last: 'NaN', last_step: 9, min: 0.5, min_step: 1200, max: 2, max_step: null };
+  const outcome = (best: 'min' | 'max' | null): Outcome =>
+    ({ name: 'm', display: 'm', unit: '', best, runs: [reading] }) as Outcome;
+  expect(lastOf(reading)).toBeNaN();
+  expect(extremesOf(outcome('min'), reading)).toBe('best 0.5000 @ 1,200');
+  expect(extremesOf(outcome('max'), reading)).toBe('best 2');
+  expect(extremesOf(outcome(null), reading)).toBe('0.5000 @ 1,200 – 2');
 });
