@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
+use std::sync::{Arc, RwLockReadGuard};
 
 use crate::SeriesId;
-use crate::index::METRIC_NAME;
+use crate::index::{METRIC_NAME, common};
 use crate::matcher::Matcher;
 use crate::record;
 use crate::series::{Population, State};
@@ -65,14 +65,28 @@ impl Inner {
             }
             return;
         }
-        let found = self.identities(matchers);
-        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-        for identity in &found {
+        let found = self.found(matchers);
+        let identities = match found {
+            Seen::Many(state, ids) => {
+                let Some(values) = state.index.values(name) else { return };
+                let range = values.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+                for (value, posting) in range.take_while(|(value, _)| value.starts_with(prefix)) {
+                    let count = common(posting, &ids) as u64;
+                    if count > 0 && take(value, count).is_break() {
+                        return;
+                    }
+                }
+                return;
+            }
+            Seen::Few(identities) => identities,
+        };
+        let mut values: BTreeMap<&str, u64> = BTreeMap::new();
+        for identity in &identities {
             if let Some(value) = record::identity_label(identity, name).filter(|v| v.starts_with(prefix)) {
-                *counts.entry(value).or_default() += 1;
+                *values.entry(value).or_default() += 1;
             }
         }
-        for (value, count) in counts {
+        for (value, count) in values {
             if take(value, count).is_break() {
                 return;
             }
@@ -92,9 +106,21 @@ impl Inner {
             });
             return counted.filter(|label| label.series > 0).collect();
         }
-        let found = self.identities(matchers);
+        let identities = match self.found(matchers) {
+            Seen::Many(state, ids) => {
+                let labels = state.index.labels().filter(|(name, _)| *name != METRIC_NAME);
+                let counted = labels.map(|(name, values)| {
+                    let seen = values.values().map(|posting| common(posting, &ids) as u64);
+                    let (series, values) =
+                        seen.fold((0, 0), |(sum, some), n| (sum + n, some + u64::from(n > 0)));
+                    LabelCount { name: name.to_owned(), series, values }
+                });
+                return counted.filter(|label| label.series > 0).collect();
+            }
+            Seen::Few(identities) => identities,
+        };
         let mut counts: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
-        for identity in &found {
+        for identity in &identities {
             let (_, labels) = record::identity_parts(identity).unwrap_or_default();
             for (name, value) in labels.into_iter().filter(|(name, _)| *name != METRIC_NAME) {
                 *counts.entry(name).or_default().entry(value).or_default() += 1;
@@ -108,10 +134,27 @@ impl Inner {
         counted.collect()
     }
 
-    fn identities(&self, matchers: &[Matcher<'_>]) -> Vec<Arc<[u8]>> {
-        let found = self.read_state().matching(matchers, ALWAYS);
-        found.into_iter().map(|(_, identity)| identity).collect()
+    /// The series that fit, in the form that is counted fastest.
+    fn found(&self, matchers: &[Matcher<'_>]) -> Seen<'_> {
+        let state = self.read_state();
+        let label = |id, name: &str| record::identity_label(&state.series.get(&id)?.identity, name);
+        let mut ids = state.index.matching(matchers, &label);
+        ids.retain(|id| state.shows(*id, ALWAYS));
+        if ids.len() > FEW {
+            return Seen::Many(state, ids);
+        }
+        let identity = |id: &SeriesId| Some(state.series.get(id)?.identity.clone());
+        Seen::Few(ids.iter().filter_map(identity).collect())
     }
+}
+
+/// Series of which each is looked at; of more, the lists of the index are compared.
+const FEW: usize = 5_000;
+
+/// Series that fit.
+enum Seen<'s> {
+    Few(Vec<Arc<[u8]>>),
+    Many(RwLockReadGuard<'s, State>, Vec<SeriesId>),
 }
 
 /// Series that share one bound: those of a project's runs, or those of no run.

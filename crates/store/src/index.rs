@@ -184,6 +184,17 @@ fn intersection(a: &[SeriesId], b: &[SeriesId]) -> Vec<SeriesId> {
     few.iter().copied().filter(both).collect()
 }
 
+/// How many series two lists share.
+pub(crate) fn common(a: &[SeriesId], b: &[SeriesId]) -> usize {
+    let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    let mut rest = many;
+    let both = |id: &&SeriesId| {
+        rest = &rest[before(rest, **id)..];
+        rest.first() == Some(*id)
+    };
+    few.iter().filter(both).count()
+}
+
 fn difference(a: &[SeriesId], gone: &[SeriesId]) -> Vec<SeriesId> {
     let mut rest = gone;
     let stays = |id: &SeriesId| {
@@ -214,6 +225,7 @@ mod tests {
         fn lists_are_cut_as_sets_are(a in prop::collection::btree_set(0..200_u64, 0..60), b in prop::collection::btree_set(0..200_u64, 0..60)) {
             let list = |set: &std::collections::BTreeSet<u64>| set.iter().copied().collect::<Vec<_>>();
             prop_assert_eq!(intersection(&list(&a), &list(&b)), a.intersection(&b).copied().collect::<Vec<_>>());
+            prop_assert_eq!(common(&list(&a), &list(&b)), a.intersection(&b).count());
             prop_assert_eq!(difference(&list(&a), &list(&b)), a.difference(&b).copied().collect::<Vec<_>>());
         }
     }

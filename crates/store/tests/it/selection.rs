@@ -252,3 +252,26 @@ fn values_and_labels_are_counted_among_the_series_that_fit() {
     assert_eq!(labels(&[Matcher::equal("job", "web")]), ["job 2 1"]);
     assert_eq!(labels(&[Matcher::equal("host", "a")]), ["host 1 1", "job 1 1"]);
 }
+
+#[test]
+fn many_series_are_counted_as_few_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let series = (0..6_000).map(|n: usize| {
+        let (host, name) = (format!("h{}", n % 7), if n.is_multiple_of(3) { "up" } else { "down" });
+        fleet(&[("__name__", name), ("host", &host), ("job", "a"), ("n", &n.to_string())], 1)
+    });
+    store.append(Batch { series: series.collect(), ..Batch::default() }).unwrap();
+    let all = [Matcher::equal("job", "a")];
+    let mut found = Vec::new();
+    store.each_value("host", &all, "h", &mut |value, series| {
+        found.push((value.to_owned(), series));
+        ControlFlow::Continue(())
+    });
+    assert_eq!(found.len(), 7);
+    assert_eq!(found.iter().map(|(_, series)| series).sum::<u64>(), 6_000);
+    let labels: Vec<(String, u64, u64)> =
+        store.label_counts(&all).into_iter().map(|l| (l.name, l.series, l.values)).collect();
+    let want = [("host", 6_000, 7), ("job", 6_000, 1), ("n", 6_000, 6_000)];
+    assert_eq!(labels, want.map(|(name, series, values)| (name.to_owned(), series, values)));
+}
