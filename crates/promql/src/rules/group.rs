@@ -17,6 +17,10 @@ use crate::template::{Scene, Template};
 /// How long a resolved alert stays in the list, so that its end can be told.
 const RESOLVED_KEPT_MS: i64 = 15 * 60 * 1000;
 
+/// Evaluations that were missed are a stop when they are as many, and cover as much time, as this.
+const STOP_INTERVALS_MIN: i64 = 10;
+const STOP_MS_MIN: i64 = 60 * 1000;
+
 /// What is the same for every rule of a server.
 #[derive(Debug, Clone, Default)]
 pub struct Setting {
@@ -330,11 +334,12 @@ impl Rule {
         })
     }
 
-    /// Time in which nobody looked does not count towards `for`: a condition that held before a stop
-    /// and holds after it may have been gone in between.
+    /// A stop does not count towards `for`: a condition that held before it and holds after it may have
+    /// been gone in between. Evaluations that a busy server misses now and then are no stop.
     fn pass_over_gap(&mut self, time_ms: i64, interval_ms: i64) {
         let gap_ms = self.looked_ms.map_or(0, |looked| time_ms - looked - interval_ms);
-        if std::mem::take(&mut self.has_missed) && gap_ms > 0 {
+        if std::mem::take(&mut self.has_missed) && gap_ms > STOP_MS_MIN.max(STOP_INTERVALS_MIN * interval_ms)
+        {
             let pending = self.alerts.values_mut().filter(|alert| alert.state == AlertState::Pending);
             pending.for_each(|alert| alert.active_at_ms += gap_ms);
         }

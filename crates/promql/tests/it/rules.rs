@@ -184,6 +184,16 @@ fn time_in_which_nobody_looked_does_not_count() {
 }
 
 #[test]
+fn an_evaluation_that_is_missed_now_and_then_delays_no_alert() {
+    let (mut group, mut source) = (group(), MemorySource::new());
+    for (time, moment) in [(0, Moment::Now), (30_000, Moment::Missed), (60_000, Moment::Now)] {
+        power(&mut source, time, "a", 120.0);
+        run(&mut group, &mut source, time, moment);
+    }
+    assert_eq!(group.alerts(1).next().unwrap().state, AlertState::Firing);
+}
+
+#[test]
 fn state_survives_a_restart() {
     let (mut before, mut source) = (group(), MemorySource::new());
     for step in 0..3_i64 {
