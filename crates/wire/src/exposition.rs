@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use model::MetricKind;
 
-use crate::page::{Cursor, Entry, Failure, Fault, PageError, PageLimits, Sample, empty_row, unescape, walk};
+use crate::page::{Cursor, Entry, Failure, Line, PageError, PageLimits, empty_row, unescape, walk};
 
 /// Content type of version 0.0.4, which every scraper reads.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -22,49 +22,27 @@ pub fn parse<'a>(
     limits: PageLimits,
     mut sink: impl FnMut(Entry<'_, 'a>) -> ControlFlow<()>,
 ) -> Result<(), PageError> {
+    let mut row = empty_row();
     walk(page, limits, false, |cursor| {
-        let mut row = empty_row();
-        let mut samples = 0;
-        loop {
-            let start = cursor.at;
-            cursor.skip_blanks();
-            let went_on = match cursor.peek() {
-                None => return Ok(()),
-                Some(b'\n') => ControlFlow::Continue(()),
-                Some(b'#') => comment(cursor, &mut sink)?,
-                Some(_) => {
-                    samples += 1;
-                    sample(cursor, &mut row, samples)?;
-                    sink(Entry::Sample(&row))
-                }
-            };
-            cursor.check_line(start)?;
-            if went_on.is_break() {
-                return Ok(());
+        cursor.skip_blanks();
+        Ok(match cursor.peek() {
+            None => Line::End,
+            Some(b'\n') => Line::Empty,
+            Some(b'#') => comment(cursor, &mut sink)?,
+            Some(_) => {
+                cursor.sample(&mut row)?;
+                row.time_ms = cursor.milliseconds()?;
+                Line::Told(sink(Entry::Sample(&row)))
             }
-            if !cursor.eat(b'\n') && cursor.peek().is_some() {
-                return cursor.wanted("the end of the line");
-            }
-        }
+        })
     })
-}
-
-fn sample<'a>(cursor: &mut Cursor<'a>, row: &mut Sample<'a>, count: usize) -> Result<(), Failure> {
-    let limit = cursor.limits.samples;
-    if count > limit {
-        return Err((cursor.at, Fault::Limit { what: "samples of a page", limit }));
-    }
-    cursor.series(row)?;
-    row.value = cursor.number("a value")?;
-    row.time_ms = cursor.milliseconds()?;
-    Ok(())
 }
 
 /// `# HELP`, `# TYPE` or a comment, which is skipped.
 fn comment<'a>(
     cursor: &mut Cursor<'a>,
     sink: &mut impl FnMut(Entry<'_, 'a>) -> ControlFlow<()>,
-) -> Result<ControlFlow<()>, Failure> {
+) -> Result<Line, Failure> {
     cursor.at += 1;
     let rest = &cursor.text[cursor.at..];
     let word = rest.trim_start_matches([' ', '\t']);
@@ -74,7 +52,7 @@ fn comment<'a>(
     let (is_help, is_type) = (declares("HELP"), declares("TYPE"));
     if blanks == 0 || !(is_help || is_type) {
         cursor.rest_of_line()?;
-        return Ok(ControlFlow::Continue(()));
+        return Ok(Line::Empty);
     }
     cursor.at += blanks + 4;
     cursor.skip_blanks();
@@ -87,7 +65,7 @@ fn comment<'a>(
     let text = cursor.rest_of_line()?;
     if is_help {
         let text = if text.contains('\\') { Cow::Owned(unescape(text, false)) } else { Cow::Borrowed(text) };
-        return Ok(sink(Entry::Help { metric, text }));
+        return Ok(Line::Told(sink(Entry::Help { metric, text })));
     }
     let kind = match text.trim_end_matches([' ', '\t']) {
         "counter" => MetricKind::Counter,
@@ -100,7 +78,7 @@ fn comment<'a>(
             return cursor.wanted("a type (counter, gauge, histogram, summary or untyped)");
         }
     };
-    Ok(sink(Entry::Kind { metric, kind }))
+    Ok(Line::Told(sink(Entry::Kind { metric, kind })))
 }
 
 /// Appends a `# HELP` line.

@@ -10,7 +10,9 @@ use std::ops::ControlFlow;
 
 use model::MetricKind;
 
-use crate::page::{Cursor, Entry, Failure, Fault, PageError, PageLimits, Sample, empty_row, unescape, walk};
+use crate::page::{
+    Cursor, Entry, Failure, Fault, Line, PageError, PageLimits, Sample, empty_row, unescape, walk,
+};
 
 /// Content type of version 1.0.0.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -25,33 +27,17 @@ pub fn parse<'a>(
     limits: PageLimits,
     mut sink: impl FnMut(Entry<'_, 'a>) -> ControlFlow<()>,
 ) -> Result<(), PageError> {
+    let mut row = empty_row();
     walk(page, limits, true, |cursor| {
-        let mut row = empty_row();
-        let mut samples = 0;
-        loop {
-            let start = cursor.at;
-            let went_on = match cursor.peek() {
-                Some(b'#') => {
-                    if eof(cursor)? {
-                        return Ok(());
-                    }
-                    declaration(cursor, &mut sink)?
-                }
-                Some(b'\n') | None => return cursor.wanted("a sample, a `#` line or `# EOF`"),
-                Some(_) => {
-                    samples += 1;
-                    sample(cursor, &mut row, samples)?;
-                    sink(Entry::Sample(&row))
-                }
-            };
-            cursor.check_line(start)?;
-            if went_on.is_break() {
-                return Ok(());
+        Ok(match cursor.peek() {
+            Some(b'#') if eof(cursor)? => Line::End,
+            Some(b'#') => Line::Told(declaration(cursor, &mut sink)?),
+            Some(b'\n') | None => return cursor.wanted("a sample, a `#` line or `# EOF`"),
+            Some(_) => {
+                sample(cursor, &mut row)?;
+                Line::Told(sink(Entry::Sample(&row)))
             }
-            if !cursor.eat(b'\n') {
-                return cursor.wanted("the end of the line");
-            }
-        }
+        })
     })
 }
 
@@ -65,13 +51,8 @@ fn eof(cursor: &mut Cursor<'_>) -> Result<bool, Failure> {
     if cursor.peek().is_some() { cursor.wanted("nothing behind `# EOF`") } else { Ok(true) }
 }
 
-fn sample<'a>(cursor: &mut Cursor<'a>, row: &mut Sample<'a>, count: usize) -> Result<(), Failure> {
-    let limit = cursor.limits.samples;
-    if count > limit {
-        return Err((cursor.at, Fault::Limit { what: "samples of a page", limit }));
-    }
-    cursor.series(row)?;
-    row.value = cursor.number("a value")?;
+fn sample<'a>(cursor: &mut Cursor<'a>, row: &mut Sample<'a>) -> Result<(), Failure> {
+    cursor.sample(row)?;
     row.time_ms = cursor.seconds()?;
     row.exemplar = cursor.exemplar()?.filter(|exemplar| {
         let chars = |text: &str| text.chars().count();

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::ControlFlow;
 
 use model::MetricKind;
 
@@ -170,21 +171,46 @@ pub(crate) struct Cursor<'a> {
     pub(crate) limits: PageLimits,
     /// OpenMetrics: exactly one space between tokens.
     strict: bool,
+    samples: usize,
 }
 
 /// Characters of what was found that an error repeats.
 const FOUND_CHARS: usize = 24;
 
-/// Walks `page`, handing each line to `line`, and turns byte places into lines and columns.
+/// What a line was.
+pub(crate) enum Line {
+    /// Nothing that is handed out.
+    Empty,
+    /// Handed out, and whether more is wanted.
+    Told(ControlFlow<()>),
+    /// The page's own end.
+    End,
+}
+
+/// Walks `page`, letting `line` read each line, and turns byte places into lines and columns.
 pub(crate) fn walk<'a>(
     page: &'a [u8],
     limits: PageLimits,
     strict: bool,
-    lines: impl FnOnce(&mut Cursor<'a>) -> Result<(), Failure>,
+    mut line: impl FnMut(&mut Cursor<'a>) -> Result<Line, Failure>,
 ) -> Result<(), PageError> {
     let text = std::str::from_utf8(page).map_err(|e| locate(page, (e.valid_up_to(), Fault::Utf8)))?;
-    let mut cursor = Cursor { text, bytes: page, at: 0, limits, strict };
-    lines(&mut cursor).map_err(|failure| locate(page, failure))
+    let mut cursor = Cursor { text, bytes: page, at: 0, limits, strict, samples: 0 };
+    let mut lines = || loop {
+        let start = cursor.at;
+        let found = line(&mut cursor)?;
+        if matches!(found, Line::End) {
+            return Ok(());
+        }
+        cursor.check_line(start)?;
+        if matches!(found, Line::Told(ControlFlow::Break(()))) {
+            return Ok(());
+        }
+        if !cursor.eat(b'\n') && (strict || cursor.peek().is_some()) {
+            return cursor.wanted("the end of the line");
+        }
+    };
+    lines().map_err(|failure| locate(page, failure))
 }
 
 fn locate(page: &[u8], (at, what): Failure) -> PageError {
@@ -320,8 +346,20 @@ impl<'a> Cursor<'a> {
         Ok(&self.text[start..self.at])
     }
 
+    /// A series and its value into `sample`, as far as both formats are the same.
+    pub(crate) fn sample(&mut self, sample: &mut Sample<'a>) -> Result<(), Failure> {
+        self.samples += 1;
+        let limit = self.limits.samples;
+        if self.samples > limit {
+            return Err((self.at, Fault::Limit { what: "samples of a page", limit }));
+        }
+        self.series(sample)?;
+        sample.value = self.number("a value")?;
+        Ok(())
+    }
+
     /// `name{labels}` or `{"name",labels}` into `sample`.
-    pub(crate) fn series(&mut self, sample: &mut Sample<'a>) -> Result<(), Failure> {
+    fn series(&mut self, sample: &mut Sample<'a>) -> Result<(), Failure> {
         let start = self.at;
         sample.labels.clear();
         let mut name = None;
