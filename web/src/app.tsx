@@ -17,6 +17,8 @@ import { RunsPage } from './pages/runs';
 
 const explorePage = () => import('./pages/explore').then((m) => m.ExplorePage);
 
+const loginPage = () => import('./pages/login').then((m) => m.LoginPage);
+
 const comparePage = () => import('./pages/compare').then((m) => m.ComparePage);
 
 /** Everything. */
@@ -64,6 +66,8 @@ function Page({ route }: { route: Route }) {
       return <RunPage key={route.runId} scope={route.scope} runId={route.runId} tab={route.tab} />;
     case 'explore':
       return <Later page={explorePage} />;
+    case 'login':
+      return <Later page={loginPage} />;
     case 'compare':
       return <Later page={comparePage} />;
     case 'short':

@@ -239,7 +239,9 @@ mod tests {
 
     #[test]
     fn urls_are_taken_with_and_without_a_scheme() {
-        let base = |url: &str| Transport::new(url, None, &Trust::default()).map(|t| (t.shown().to_owned(), t.is_loopback()));
+        let base = |url: &str| {
+            Transport::new(url, None, &Trust::default()).map(|t| (t.shown().to_owned(), t.is_loopback()))
+        };
         assert_eq!(base("127.0.0.1:9494").unwrap(), ("http://127.0.0.1:9494".into(), true));
         assert_eq!(base(" https://tg.example/ ").unwrap(), ("https://tg.example".into(), false));
         assert_eq!(base("http://[::1]:1").unwrap(), ("http://[::1]:1".into(), true));
@@ -247,7 +249,10 @@ mod tests {
             assert!(base(bad).is_err(), "{bad:?}");
         }
         for bad in ["a\nb", "\u{e9}", "\u{7f}"] {
-            assert!(matches!(Transport::new("h", Some(bad), &Trust::default()), Err(UrlError::Token)), "{bad:?}");
+            assert!(
+                matches!(Transport::new("h", Some(bad), &Trust::default()), Err(UrlError::Token)),
+                "{bad:?}"
+            );
         }
     }
 
@@ -265,6 +270,9 @@ mod tests {
         check("http://h/?token=sec@ret", "http://h/");
         let transport = Transport::new("http://user:secret@h", Some("secret"), &Trust::default()).unwrap();
         assert!(!format!("{transport:?}").contains("secret"));
-        assert!(!format!("{:?}", Transport::new("ftp://user:secret@h", None, &Trust::default())).contains("secret"));
+        assert!(
+            !format!("{:?}", Transport::new("ftp://user:secret@h", None, &Trust::default()))
+                .contains("secret")
+        );
     }
 }

@@ -78,9 +78,9 @@ fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, TrustError> {
     let bytes = read(path)?;
     let mut found = Vec::new();
     for item in parse_pem(&bytes) {
-        match item.map_err(|error| failed(path, format!("it is not PEM: {error}")))? {
-            PemItem::Certificate(one) => found.push(one),
-            _ => {}
+        let item = item.map_err(|error| failed(path, format!("it is not PEM: {error}")))?;
+        if let PemItem::Certificate(one) = item {
+            found.push(one);
         }
     }
     if found.is_empty() { Err(failed(path, "no certificate is in it".to_owned())) } else { Ok(found) }

@@ -129,8 +129,9 @@ fn admit(app: &App, request: &Request, route: Option<&str>) -> Result<Caller, Re
         // What is open to all is so for one with a wrong token too.
         Ok(None) | Err(_) if open || method == Method::OPTIONS => return Ok(Caller::nobody()),
         Ok(None) => {
-            app.metrics.access.add(&["none", "missing"], 1);
-            return Err(("token", refusal(Closed::Unknown)));
+            let closed = Closed::Missing;
+            app.metrics.access.add(&["none", closed.as_str()], 1);
+            return Err(("token", refusal(closed)));
         }
         Err(error) => return Err(error),
     };

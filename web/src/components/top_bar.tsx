@@ -11,6 +11,7 @@ import { formatSecond, formatSpan } from '../lib/time';
 import { Mark, ThemeIcon, WarnIcon } from './icons';
 import { Link } from './link';
 import { Name } from './name';
+import { Who } from './who';
 
 function Crumbs({ scope }: { scope: Scope }) {
   const filtered = (key: string, value: string) =>
@@ -66,6 +67,7 @@ export function TopBar() {
             {formatSpan(Math.max(1, (now.value - lostSince.value) / 1000))}), trying again
           </span>
         )}
+        <Who />
         <button
           type="button"
           class="plain"

@@ -1,8 +1,7 @@
-/** Questions to this server: the token, errors in words, and how many are under way. */
+/** Questions to this server: errors in words, and how many are under way. The browser sends the cookie. */
 import { signal } from '@preact/signals';
 
 const BASE = '/api/tg/v1/';
-const TOKEN = 'truegauge.token';
 
 /** A refusal or failure, as a card shows it. */
 export class ApiError extends Error {
@@ -19,37 +18,17 @@ export class ApiError extends Error {
   }
 }
 
-/** Whether the server wants a token that it has not got. */
+/** Whether the server asks who one is. */
 export const tokenWanted = signal(false);
 /** Questions under way. */
 export const inFlight = signal(0);
-/** Goes up whenever a token was entered, so that pages ask again. */
+/** Goes up whenever somebody logged in, so that pages ask again. */
 export const tokenEntered = signal(0);
 
-function token(): string {
-  try {
-    return window.localStorage.getItem(TOKEN) ?? '';
-  } catch {
-    return '';
-  }
-}
-
-/** Keeps the token for this browser and lets pages ask again. */
-export function enterToken(value: string): void {
-  try {
-    if (value) window.localStorage.setItem(TOKEN, value);
-    else window.localStorage.removeItem(TOKEN);
-  } catch {
-    // Storage is off: the prompt comes back at the next question.
-  }
+/** Lets pages ask again: a login has succeeded. */
+export function loggedIn(): void {
   tokenWanted.value = false;
   tokenEntered.value++;
-}
-
-/** Headers that every question carries. */
-export function authorization(): Record<string, string> {
-  const value = token();
-  return value ? { authorization: `Bearer ${value}` } : {};
 }
 
 /** An answer that is not 2xx, in words. */
@@ -82,7 +61,7 @@ export async function refusal(answer: Response): Promise<ApiError> {
 export async function ask(path: string, init: RequestInit = {}): Promise<Response> {
   inFlight.value++;
   try {
-    const headers = { ...authorization(), ...(init.body ? { 'content-type': 'application/json' } : {}) };
+    const headers: Record<string, string> = init.body ? { 'content-type': 'application/json' } : {};
     const answer = await fetch(path.startsWith('/') ? path : BASE + path, {
       ...init,
       headers: { ...headers, ...(init.headers as object) },

@@ -17,6 +17,7 @@ export type Route =
   | { page: 'short'; runId: string }
   | { page: 'explore' }
   | { page: 'compare' }
+  | { page: 'login' }
   | { page: 'home' }
   | { page: 'missing' };
 
@@ -39,6 +40,7 @@ export function parseRoute(path: string): Route {
   if (first === 'runs' && rest.length === 0) return { page: 'runs', scope: null };
   if (first === 'explore' && rest.length === 0) return { page: 'explore' };
   if (first === 'compare' && rest.length === 0) return { page: 'compare' };
+  if (first === 'login' && rest.length === 0) return { page: 'login' };
   if (first === 'r' && rest.length === 1) return { page: 'short', runId: unpart(rest[0]) };
   if (first !== 'o' || rest.length < 4) return { page: 'missing' };
   const scope = { organization: unpart(rest[0]), workspace: unpart(rest[1]), project: unpart(rest[2]) };

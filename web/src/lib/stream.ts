@@ -1,6 +1,6 @@
-/** Server-sent events by `fetch`, so that a token can go along; resumes where it was cut. */
+/** Server-sent events by `fetch`, so that a refusal can be told; resumes where it was cut. */
 import { signal } from '@preact/signals';
-import { authorization, refusal, tokenWanted } from './api';
+import { refusal, tokenWanted } from './api';
 
 /** One event. */
 export interface StreamEvent {
@@ -58,7 +58,6 @@ export function follow(topics: string, take: (event: StreamEvent) => void): () =
     current = controller;
     try {
       const headers = {
-        ...authorization(),
         accept: 'text/event-stream',
         ...(lastId ? { 'last-event-id': lastId } : {}),
       };

@@ -1,5 +1,6 @@
 /** A server that asks for a token. */
 import { test as base, expect } from '@playwright/test';
+import { clean } from './axe';
 import { Writer } from './push';
 import { startServer } from './server';
 
@@ -10,12 +11,39 @@ base('a page asks for the token once, and then shows what it protects', async ({
     const field = page.getByLabel('Token', { exact: true });
     await field.fill('wrong');
     await page.keyboard.press('Enter');
-    await expect(field).toBeVisible();
+    await expect(page.getByRole('dialog').getByRole('alert')).toContainText('no token of this server');
     await field.fill('correct-horse');
     await page.keyboard.press('Enter');
     await expect(page.getByText('waiting for the first point')).toBeVisible();
     await page.reload();
     await expect(page.getByText('waiting for the first point')).toBeVisible();
+  } finally {
+    await server.stop();
+  }
+});
+
+base('a link logs in once, the bar says who one is, and logging out ends it', async ({ page, request }) => {
+  const server = await startServer(['--token', 'correct-horse']);
+  try {
+    const made = await request.post(`${server.url}/api/tg/v1/login-links`, {
+      headers: { authorization: 'Bearer correct-horse' },
+    });
+    const { path } = (await made.json()) as { path: string };
+    await page.goto(server.url + path);
+    await expect(page.getByText('waiting for the first point')).toBeVisible();
+    expect(page.url()).toBe(`${server.url}/runs`);
+    await page.goBack();
+    expect(page.url()).not.toContain('#');
+    await page.goto(`${server.url}/runs`);
+    await clean(page);
+    const who = page.getByRole('button', { name: /^Logged in as server: admin/ });
+    await who.click();
+    await page.getByRole('menuitem', { name: 'Log out' }).click();
+    await expect(page.getByLabel('Token', { exact: true })).toBeVisible();
+    await expect(who).toHaveCount(0);
+    await page.goto(server.url + path);
+    await expect(page.getByRole('alert')).toContainText('used already');
+    await clean(page);
   } finally {
     await server.stop();
   }

@@ -9,7 +9,9 @@
 
 mod access;
 mod access_isolation;
+mod access_questions;
 mod access_tls;
+mod access_world;
 mod api;
 mod backup;
 mod compare;

@@ -171,9 +171,13 @@ fn of_token(Known { id, name, scopes, bounds }: Known) -> Caller {
 /// the whole of it.
 pub(crate) fn refusal(closed: Closed) -> ApiError {
     let (message, hint) = match closed {
-        Closed::Unknown => (
-            "a token is needed, and none or a wrong one was sent",
+        Closed::Missing => (
+            "a token is needed, and none was sent",
             "send `Authorization: Bearer <token>`; clients read it from `TRUEGAUGE_TOKEN`",
+        ),
+        Closed::Unknown => (
+            "that is no token of this server",
+            "check that all of it was sent, clients read `TRUEGAUGE_TOKEN`; an admin makes another with `truegauge token create`",
         ),
         Closed::Expired => ("the token has expired", "an admin makes another with `truegauge token create`"),
         Closed::Revoked => ("the token was revoked", "an admin makes another with `truegauge token create`"),

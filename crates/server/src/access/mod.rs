@@ -184,7 +184,9 @@ impl Caller {
             if selectors.is_empty() {
                 selectors.push(Vec::new());
             }
-            selectors.iter_mut().for_each(|matchers| matchers.extend(self.matchers()));
+            for matchers in &mut selectors {
+                matchers.extend(self.matchers());
+            }
         }
         selectors
     }

@@ -67,7 +67,6 @@ const RULES: &[(&str, &str, Needs)] = &[
     ("*", "/api/v1/format_query", READ),
     ("*", "/api/v1/parse_query", READ),
     ("*", "/api/v1/series", READ),
-    ("*", "/api/v1/parse_query", READ),
     ("*", "/api/v1/labels", READ),
     ("GET", "/api/v1/label/{name}/values", READ),
     ("GET", "/api/v1/metadata", READ),

@@ -135,6 +135,8 @@ impl TokenError {
 /// Why a token opens nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closed {
+    /// There is none.
+    Missing,
     /// Nobody knows it.
     Unknown,
     /// Its time is over.
@@ -147,6 +149,7 @@ impl Closed {
     /// The word for the counter.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
+            Self::Missing => "missing",
             Self::Unknown => "unknown",
             Self::Expired => "expired",
             Self::Revoked => "revoked",
@@ -332,7 +335,7 @@ impl TokenBook {
         let (entry, given) = (self.entries().get(&id).cloned(), digest(given));
         let is_it = equal(&given, &entry.as_ref().map_or([0; 32], |entry| entry.record.hash));
         match entry {
-            Some(entry) if is_it => self.known(&entry, now_ns),
+            Some(entry) if is_it => known(&entry, now_ns),
             _ => Err(Closed::Unknown),
         }
     }
@@ -340,14 +343,7 @@ impl TokenBook {
     /// What a token may do now that was recognised before.
     pub(crate) fn again(&self, id: [u8; 6], now_ns: i64) -> Result<Known, Closed> {
         let entry = self.entries().get(&id).cloned();
-        entry.map_or(Err(Closed::Unknown), |entry| self.known(&entry, now_ns))
-    }
-
-    fn known(&self, entry: &Entry, now_ns: i64) -> Result<Known, Closed> {
-        entry.state(now_ns)?;
-        entry.used_ns.fetch_max(now_ns, Ordering::Relaxed);
-        let TokenRecord { id, name, scopes, bounds, .. } = &entry.record;
-        Ok(Known { id: *id, name: name.clone(), scopes: *scopes, bounds: bounds.clone() })
+        entry.map_or(Err(Closed::Unknown), |entry| known(&entry, now_ns))
     }
 
     /// Writes down which tokens were used since it was last done.
@@ -376,6 +372,13 @@ impl TokenBook {
         }
         Ok(())
     }
+}
+
+fn known(entry: &Entry, now_ns: i64) -> Result<Known, Closed> {
+    entry.state(now_ns)?;
+    entry.used_ns.fetch_max(now_ns, Ordering::Relaxed);
+    let TokenRecord { id, name, scopes, bounds, .. } = &entry.record;
+    Ok(Known { id: *id, name: name.clone(), scopes: *scopes, bounds: bounds.clone() })
 }
 
 /// A token that was recognised.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::response::Response;
 use promql::{Matcher, QueryError};
+use serde_json::Value;
 
 use super::Failure;
 use super::asked::Asked;
@@ -15,6 +16,13 @@ use crate::far::{Forwarded, Question};
 
 /// Longest time of a question that is no query.
 const LIST_TIME_MAX: Duration = Duration::from_secs(50);
+/// Most bytes of what is known of metrics.
+const METADATA_BYTES_MAX: u64 = 64 << 20;
+
+/// Parameters that a caller who sees a part may hand on: what others mean to the far storage, such as
+/// whose data it reads, is not known here.
+const HANDED_ON: [&str; 10] =
+    ["query", "match[]", "time", "start", "end", "step", "timeout", "limit", "lookback_delta", "stats"];
 
 /// Where an answer comes from.
 pub(super) enum From {
@@ -42,9 +50,7 @@ pub(super) async fn ask(app: &App, asked: &Asked, path: &str) -> Result<From, Fa
     };
     match far.forward(question).await {
         Forwarded::Answer(response) => Ok(From::Far(response)),
-        Forwarded::Away(words) => Ok(From::Here(vec![format!(
-            "answered from this server alone, which may not hold everything: the far storage is away ({words})"
-        )])),
+        Forwarded::Away(words) => Ok(From::Here(vec![away(&words)])),
         Forwarded::Slow(limit) => Err(Failure {
             kind: "timeout",
             message: format!("query timed out at the far storage after {limit:?}"),
@@ -59,11 +65,41 @@ pub(super) async fn ask(app: &App, asked: &Asked, path: &str) -> Result<From, Fa
     }
 }
 
+/// What the far storage knows of metrics, for a caller that sees everything: it has no idea which of
+/// them are whose. And warnings.
+pub(super) async fn metadata(app: &App, asked: &Asked) -> (Vec<(String, Value)>, Vec<String>) {
+    let Some(far) = app.far.as_ref().filter(|_| !asked.caller().is_bounded()) else {
+        return (Vec::new(), Vec::new());
+    };
+    let question = Question {
+        path: "/api/v1/metadata".to_owned(),
+        parameters: asked.parameters().to_vec(),
+        is_form: false,
+        time_max: LIST_TIME_MAX,
+        bytes_max: METADATA_BYTES_MAX,
+    };
+    match far.ask(question).await {
+        Ok(mut answer) => {
+            let metrics = answer["data"].as_object_mut().map(std::mem::take).unwrap_or_default();
+            let first = |(name, mut all): (String, Value)| Some((name, all.get_mut(0)?.take()));
+            (metrics.into_iter().filter_map(first).collect(), Vec::new())
+        }
+        Err(words) => (Vec::new(), vec![away(&words)]),
+    }
+}
+
+fn away(words: &str) -> String {
+    format!(
+        "answered from this server alone, which may not hold everything: the far storage is away ({words})"
+    )
+}
+
 /// Parameters as the far storage is to read them.
 fn translated(parameters: Vec<(String, String)>, caller: &Caller) -> Result<Vec<(String, String)>, Failure> {
     let mut selectors = 0;
     let mut out = Vec::with_capacity(parameters.len());
-    for (name, value) in parameters {
+    let is_handed_on = |name: &str| !caller.is_bounded() || HANDED_ON.contains(&name);
+    for (name, value) in parameters.into_iter().filter(|(name, _)| is_handed_on(name)) {
         let value = match name.as_str() {
             "query" | "match[]" => {
                 selectors += usize::from(name == "match[]");
@@ -102,6 +138,24 @@ fn text(query: &str, caller: &Caller) -> Result<String, QueryError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::How;
+
+    #[test]
+    fn a_caller_that_sees_a_part_hands_on_what_is_known_to_stay_within() {
+        let bounds = store::Bounds { project: Some("p".into()), ..store::Bounds::default() };
+        let caller = Caller::known([store::Scope::Read].into_iter().collect(), bounds, How::Open);
+        let given = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            translated(pairs.collect(), &caller).unwrap()
+        };
+        assert_eq!(
+            given(&[("match[]", "up"), ("extra_label", "x=y"), ("match[]", "{a=\"b\"}"), ("limit", "3")]),
+            [("match[]", "up{project=\"p\"}"), ("match[]", "{a=\"b\",project=\"p\"}"), ("limit", "3")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        );
+        assert_eq!(given(&[]), [("match[]".to_owned(), "{project=\"p\"}".to_owned())]);
+        assert!(translated(vec![("query".into(), "not promql (".into())], &caller).is_err());
+    }
 
     #[test]
     fn names_as_logged_are_translated_and_all_else_is_left_as_it_is() {
