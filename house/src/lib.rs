@@ -90,16 +90,35 @@ pub fn root() -> PathBuf {
 /// Reads the graph of this platform from `cargo metadata`, offline.
 pub fn packages() -> Result<Vec<Package>> {
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let printed = cargo(&["metadata", "--format-version", "1", "--filter-platform", &platform])?;
+    let mut packages = parse(&serde_json::from_slice(&printed).context("`cargo metadata` printed no JSON")?)?;
+    // `metadata` turns on features that other platforms ask for; what is built is in the tree.
+    let tree = cargo(&["tree", "--workspace", "--edges", "all", "--prefix", "none", "--target", &platform])?;
+    let tree = String::from_utf8(tree).context("`cargo tree` printed no text")?;
+    let built: BTreeSet<(&str, &str)> = tree
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            Some((words.next()?, words.next()?.strip_prefix('v')?))
+        })
+        .collect();
+    packages.retain(|package| package.ours || built.contains(&(&*package.name, &*package.version)));
+    Ok(packages)
+}
+
+/// What a subcommand of cargo prints, asked offline.
+fn cargo(args: &[&str]) -> Result<Vec<u8>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--offline", "--locked", "--filter-platform", &platform])
+        .args(args)
+        .args(["--offline", "--locked"])
         .current_dir(root())
         .output()
-        .context("cannot run `cargo metadata`")?;
+        .with_context(|| format!("cannot run `cargo {}`", args[0]))?;
     if !output.status.success() {
-        bail!("`cargo metadata` failed: {}", String::from_utf8_lossy(&output.stderr));
+        bail!("`cargo {}` failed: {}", args[0], String::from_utf8_lossy(&output.stderr));
     }
-    parse(&serde_json::from_slice(&output.stdout).context("`cargo metadata` printed no JSON")?)
+    Ok(output.stdout)
 }
 
 fn parse(metadata: &Value) -> Result<Vec<Package>> {
