@@ -8,9 +8,9 @@ use model::Sample;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use serde_json::{Value, json};
-use wire::push::Series;
+use wire::push::{Series, Session};
 
-use crate::process::{Server, T0, id, request, run, series};
+use crate::process::{Server, T0, eventually, id, request, run, series, session};
 
 /// Two runs: `r` with a metric on two ranks, more points than a piece has, and odd values; `s` small.
 fn filled() -> Server {
@@ -192,4 +192,23 @@ fn an_answer_that_breaks_off_is_no_export() {
     peer.join().unwrap();
     assert!(code == 2 && err.contains("broke off"), "{err}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_the_server_states_of_a_run_comes_out_only_where_it_is_asked_for() {
+    let server = Server::start(&["--own-metrics=true", "--own-metrics-interval", "200ms"]);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let mut pushed = request("r", 1, 1, vec![series("loss", &[1.0])]);
+    pushed.session = Some(Session { time_ms: now.as_millis() as i64, event: 1, ..session(0, 1) });
+    assert_eq!(server.push(&pushed).0, 200);
+    let stated = ["export", "tg_run_state{run=\"r\"}", "--format", "ndjson"];
+    eventually("the run is stated", || (server.cli(&stated).0 == 0).then_some(()));
+    for args in
+        [&["export", "--run", "r", "--format", "ndjson"][..], &["runs", "export", "r", "--format", "ndjson"]]
+    {
+        let (code, out, err) = server.cli(args);
+        assert_eq!(code, 0, "{err}");
+        let metrics: Vec<Value> = lines(&out).iter().map(|line| line["metric"].clone()).collect();
+        assert_eq!(metrics, [json!("loss")], "{args:?}");
+    }
 }

@@ -71,7 +71,7 @@ impl Ask {
         if to_ns < from_ns {
             return Err(Unusable::new("`end` is before `start`", "swap them"));
         }
-        Ok(Selection { selectors, span_ns: (from_ns, to_ns) })
+        Ok(Selection { selectors, span_ns: (from_ns, to_ns), statements: !self.selectors.is_empty() })
     }
 }
 

@@ -22,6 +22,7 @@ use self::parquet::Parquet;
 pub use self::parquet::points_of as parquet_points;
 use self::text::Text;
 pub(crate) use self::text::{cell, number};
+use crate::own::is_statement;
 use crate::source::conditions;
 
 /// Most columns that labels may take: beyond, the selection is of too many kinds for one table.
@@ -78,6 +79,8 @@ pub(crate) struct Selection {
     pub(crate) selectors: Vec<Vec<Matcher>>,
     /// First and last time, nanoseconds, both included.
     pub(crate) span_ns: (i64, i64),
+    /// Whether what the server itself states of runs is among it, as where a selector asks for it.
+    pub(crate) statements: bool,
 }
 
 /// Why an export ends early.
@@ -145,6 +148,9 @@ impl Export {
         let (mut names, mut points_max) = (BTreeSet::new(), 0);
         for matchers in &selection.selectors {
             for one in store.select(&conditions(matchers), from_ns, to_ns) {
+                if !selection.statements && is_statement(one.labels.metric()) {
+                    continue;
+                }
                 let Some(info) = store.series(one.id) else { continue };
                 names.extend(one.labels.iter().map(|(name, _)| name.to_owned()));
                 if found.insert((info.display, one.labels), one.id).is_none() {
