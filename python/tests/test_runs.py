@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import http.server
+import io
 import math
+import os
 import threading
+import urllib.parse
+import urllib.request
 
 import pandas
 import pyarrow
+import pyarrow.parquet
 import pytest
 
 import truegauge as tg
@@ -112,6 +117,20 @@ def test_a_later_attempt_comes_after_the_one_that_it_replaces(online):
     (run,) = tg.runs(name="r")
     curve = run.history("loss").drop_duplicates("step", keep="last")
     assert curve["value"].to_list() == [1.0] * 5 + [2.0] * 3 + [1.0] * 2
+
+
+def test_an_exported_file_is_read_by_arrow_as_the_points_are(filled):
+    run = named("a")
+    query = urllib.parse.urlencode({"run_id": run["run_id"], "format": "parquet"})
+    with urllib.request.urlopen(f"{os.environ['TRUEGAUGE_URL']}/api/tg/v1/export?{query}") as answer:
+        table = pyarrow.parquet.read_table(io.BytesIO(answer.read()))
+    assert table.schema.field("time").type == pyarrow.timestamp("ns", "UTC")
+    order = [("metric", "ascending"), ("rank", "ascending"), ("time", "ascending")]
+    names = ["metric", "time", "step", "attempt", "value", "rank", "label_step"]
+    exported = table.sort_by(order).select(names).to_pandas()
+    asked = run.points().to_arrow().sort_by(order).select(names).to_pandas()
+    pandas.testing.assert_frame_equal(exported, asked, check_dtype=False)
+    assert len(exported) == 104
 
 
 class Cut(http.server.BaseHTTPRequestHandler):
