@@ -133,12 +133,15 @@ fn grid_times(grid: Grid) -> Vec<String> {
 pub fn write_answer(answer: &Answer) -> Result<Written, QueryError> {
     let budget = &answer.budget;
     budget.check()?;
-    let mut charge = budget.hold(answer.data.count().saturating_mul(SAMPLE_BYTES))?;
+    let expected = answer.data.count().saturating_mul(SAMPLE_BYTES);
+    let mut charge = budget.hold(expected)?;
     let mut watch = |written: usize| {
         budget.check()?;
         charge.grow((written as u64).saturating_sub(charge.bytes()))
     };
-    let mut text = String::from("{\"status\":\"success\",\"data\":");
+    // Growing by doubling would copy a large answer several times.
+    let mut text = String::with_capacity(usize::try_from(expected).unwrap_or(0) + 256);
+    text.push_str("{\"status\":\"success\",\"data\":");
     write_watched(&answer.data, &mut text, &mut watch)?;
     push_list(&mut text, "warnings", &answer.warnings);
     push_list(&mut text, "infos", &answer.infos);

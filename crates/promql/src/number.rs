@@ -84,10 +84,22 @@ fn scientific(out: &mut String, digits: &str, exponent: i32) {
     out.push_str(&power.abs().to_string());
 }
 
+/// The whole number that `value` is, if it is one and small; a negative zero keeps its sign elsewhere.
+fn whole(value: f64) -> Option<i64> {
+    const BELOW: f64 = (1_u64 << 53) as f64;
+    let number = value as i64;
+    let same = number as f64 == value && value.abs() < BELOW;
+    (same && value.to_bits() != (-0.0_f64).to_bits()).then_some(number)
+}
+
 /// Appends `value` without exponent, shortest digits (`%f` with precision -1).
 pub(crate) fn push_plain(out: &mut String, value: f64) {
     if let Some(text) = special(value) {
         out.push_str(text);
+        return;
+    }
+    if let Some(whole) = whole(value) {
+        out.push_str(itoa::Buffer::new().format(whole));
         return;
     }
     // Most values are short: skip the detour over digits.
@@ -111,6 +123,10 @@ pub(crate) fn plain_text(value: f64) -> String {
 
 /// Appends a sample's value as Prometheus' JSON does: exponents below 1e-6 and from 1e21.
 pub(crate) fn push_json(out: &mut String, value: f64) {
+    if let Some(whole) = whole(value) {
+        out.push_str(itoa::Buffer::new().format(whole));
+        return;
+    }
     let size = value.abs();
     if value.is_finite() && size != 0.0 && !(1e-6..1e21).contains(&size) {
         let (digits, exponent) = shortest(value);

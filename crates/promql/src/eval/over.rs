@@ -1,6 +1,6 @@
 //! Functions over windows of samples: one pass per series with two pointers.
 
-use super::rolling::{Extreme, Rolling, Sorted, nan_first};
+use super::rolling::{Extreme, Rolling, Sorted, Whole, nan_first};
 use super::select::Windows;
 use super::table::{Grid, Row, Table};
 use super::{Evaluator, Samples};
@@ -145,6 +145,9 @@ impl Frame<'_> {
             Over::Count => run(&|window| Some(window.values.len() as f64)),
             Over::First => run(&|window| window.values.first().copied()),
             Over::Last => run(&|window| window.values.last().copied()),
+            Over::Sum | Over::Avg if Whole::fits(&self.samples.columns.values) => {
+                Ok(self.roll(Whole::new(over == Over::Avg)))
+            }
             Over::Sum => run(&|window| Some(sum(window.values))),
             Over::Avg => run(&|window| Some(mean(window.values))),
             Over::Min => Ok(self.roll(Extreme::new(true))),

@@ -51,6 +51,48 @@ impl Rolling for Extreme {
     }
 }
 
+/// The sum or mean of whole numbers so small that every sum of them is exact, in whatever order it is
+/// made: most counts, percentages, degrees and bytes.
+pub(super) struct Whole {
+    sum: f64,
+    count: f64,
+    mean: bool,
+}
+
+impl Whole {
+    /// Largest whole number up to which every one is a float.
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+    pub(super) fn new(mean: bool) -> Self {
+        Self { sum: 0.0, count: 0.0, mean }
+    }
+
+    /// Whether all `values` can be summed this way.
+    pub(super) fn fits(values: &[f64]) -> bool {
+        let largest = Self::EXACT_MAX / values.len().max(1) as f64;
+        // A negative zero is one no more once it is added.
+        values.iter().all(|value| {
+            value.abs() <= largest && value.trunc() == *value && value.to_bits() != (-0.0_f64).to_bits()
+        })
+    }
+}
+
+impl Rolling for Whole {
+    fn push(&mut self, _: usize, value: f64) {
+        self.sum += value;
+        self.count += 1.0;
+    }
+
+    fn pop(&mut self, _: usize, value: f64) {
+        self.sum -= value;
+        self.count -= 1.0;
+    }
+
+    fn value(&self, _: f64) -> f64 {
+        if self.mean { self.sum / self.count } else { self.sum }
+    }
+}
+
 /// All values in order, NaN first.
 #[derive(Default)]
 pub(super) struct Sorted(Vec<f64>);

@@ -144,8 +144,9 @@ impl Evaluator<'_> {
                         self.budget.check()?;
                         let before = columns.values.len();
                         chunk.decode(&mut columns)?;
-                        let within = columns.times_ns[before..].iter();
-                        let within = within.filter(|time| (range.0..=range.1).contains(*time)).count();
+                        let decoded = &columns.times_ns[before..];
+                        let earlier = decoded.partition_point(|time| *time < range.0);
+                        let within = decoded.partition_point(|time| *time <= range.1).saturating_sub(earlier);
                         self.budget.read(within as u64)?;
                         if weighted {
                             let decoded = columns.values[before..].iter_mut();
