@@ -468,6 +468,8 @@ fn intended(query: &str, difference: &str) -> Option<&'static str> {
         Some("stddev and stdvar of NaN are NaN since 3")
     } else if (has("stddev") || has("stdvar")) && has("timestamp") {
         Some("a variance of times: nearly equal large numbers, the order of series decides the last digits")
+    } else if has("%") && has("sum") && is_close(difference) {
+        Some("a remainder by a sum: 3 sums with compensation, and the quotient multiplies the last digit")
     } else if ["year(", "month(", "day", "hour(", "minute("].iter().any(|word| has(word))
         && (has("^") || has("exp(") || difference.contains("2922770"))
     {
@@ -475,6 +477,15 @@ fn intended(query: &str, difference: &str) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// Whether the two values of a difference agree in their first six digits.
+fn is_close(difference: &str) -> bool {
+    let part_of_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | '-' | '+');
+    let numbers = difference.split(|c| !part_of_number(c)).filter_map(|text| text.parse::<f64>().ok());
+    let numbers: Vec<f64> = numbers.collect();
+    let [.., ours, _, theirs] = numbers[..] else { return false };
+    (ours - theirs).abs() <= 1e-6 * ours.abs()
 }
 
 fn main() {
