@@ -79,3 +79,46 @@ impl Appended {
         kept
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sample(time_ns: i64) -> Sample {
+        Sample { time_ns, value: time_ns as f64, step: None }
+    }
+
+    proptest! {
+        #[test]
+        fn lists_become_one_in_order(
+            lists in prop::collection::vec(prop::collection::btree_map(0..30_u64, 1..4_usize, 0..20), 0..5),
+            gone in 0..30_u64,
+        ) {
+            let (mut all, mut want, mut time) = (Appended::default(), BTreeMap::<u64, Vec<i64>>::new(), 0);
+            for list in lists {
+                let mut one = Appended::with_capacity(list.len());
+                for (series, count) in list {
+                    let times: Vec<i64> = (time..time + count as i64).collect();
+                    time += count as i64;
+                    one.push(series, times.iter().map(|time| sample(*time)));
+                    want.entry(series).or_default().extend(times);
+                }
+                all.merge(one);
+            }
+            let times = |samples: &[Sample]| samples.iter().map(|s| s.time_ns).collect::<Vec<_>>();
+            for series in 0..30 {
+                prop_assert_eq!(&times(all.of(series)), want.get(&series).unwrap_or(&Vec::new()));
+            }
+            let held: Vec<_> = all.iter().map(|(series, samples)| (series, times(samples))).collect();
+            prop_assert_eq!(held, want.clone().into_iter().collect::<Vec<_>>());
+            want.remove(&gone);
+            let kept = all.without(|series| series == gone);
+            let held: Vec<_> = kept.iter().map(|(series, samples)| (series, times(samples))).collect();
+            prop_assert_eq!(held, want.into_iter().collect::<Vec<_>>());
+        }
+    }
+}

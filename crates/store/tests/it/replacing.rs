@@ -186,6 +186,44 @@ fn points_by_number_are_those_of_the_series_and_of_none_that_is_gone() {
 }
 
 #[test]
+fn what_many_append_at_once_by_number_is_all_there() {
+    const SERIES: u8 = 20;
+    const WRITERS: i64 = 6;
+    const ROUNDS: i64 = 60;
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let numbers: Vec<u64> = (0..SERIES)
+        .map(|series| {
+            store.append(scraped(series, [(T0, 0.0)])).unwrap();
+            store.series_number(&identity(series)).unwrap()
+        })
+        .collect();
+    // All write to all series; some are ahead of others, so points come late within one commit too.
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (store, numbers) = (&store, &numbers);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let time_ns = T0 + (1 + round * WRITERS + writer) * MS;
+                    let sample = Sample { time_ns, value: writer as f64, step: None };
+                    let points = numbers.iter().map(|number| (*number, sample)).collect();
+                    let collision = Collision::LastWriteWins;
+                    let receipt = store.append(Batch { points, collision, ..Batch::default() }).unwrap();
+                    assert_eq!(receipt.stored, u64::from(SERIES));
+                }
+            });
+        }
+    });
+    let want: Vec<f64> = std::iter::once(0.0)
+        .chain((0..ROUNDS).flat_map(|_| (0..WRITERS).map(|writer| writer as f64)))
+        .collect();
+    let holds = |store: &Store| numbers.iter().all(|number| values(&read(store, *number)) == want);
+    assert!(holds(&store));
+    drop(store);
+    assert!(holds(&open(dir.path())));
+}
+
+#[test]
 fn projects_and_the_fleet_have_their_bounds() {
     let dir = tempfile::tempdir().unwrap();
     let reopen = || {
