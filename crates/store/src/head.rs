@@ -202,6 +202,13 @@ impl Head {
         times.map(|(first_ns, _)| first_ns).min()
     }
 
+    /// Whether it may hold a point of the range.
+    pub(crate) fn overlaps(&self, from_ns: i64, to_ns: i64) -> bool {
+        let first_ns = self.tail.points.first().map(|(first_ns, _)| *first_ns);
+        let tail = first_ns.zip(self.tail.last_ns()).is_some_and(|(f, l)| f <= to_ns && from_ns <= l);
+        tail || self.chunks.iter().any(|chunk| chunk.summary.overlaps(from_ns, to_ns))
+    }
+
     /// How many points there are.
     pub(crate) fn points(&self) -> u64 {
         self.chunks.iter().map(|c| u64::from(c.summary.count)).sum::<u64>() + self.tail.points.len() as u64
