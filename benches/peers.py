@@ -23,6 +23,8 @@ from process import cpu_seconds, disk_bytes, peak_mib  # noqa: E402
 
 READY_SECONDS = 120
 ANSWER_SECONDS = 600
+RAW_CLASSES = (1, 2)
+"""Classes of segments that hold samples (`docs/format/segment.md`)."""
 
 
 class Server:
@@ -141,16 +143,15 @@ class Ours(Server):
 
     def sealed(self) -> tuple[float, str] | None:
         """Segments; what lies beside them is named apart."""
-        parts: dict[str, int] = {}
-        for path in (self.data / "segments").rglob("*"):
-            if path.is_file():
-                kind = path.suffix.lstrip(".") or path.name
-                parts[kind] = parts.get(kind, 0) + path.stat().st_blocks * 512
-        raw = parts.pop("tgs", None)
-        if raw is None:
-            raw, parts = sum(parts.values()), {}
-        note = ", ".join(f"{kind} {size / self.samples:.2f}" for kind, size in sorted(parts.items()))
-        return raw / self.samples, f"segments{'; beside them ' + note if note else ''}"
+        raw = rolled = 0
+        for path in (self.data / "segments").glob("*.seg"):
+            with path.open("rb") as file:
+                is_raw = file.read(16)[12] in RAW_CLASSES
+            size = path.stat().st_blocks * 512
+            raw, rolled = raw + size * is_raw, rolled + size * (not is_raw)
+        log = disk_bytes(self.data) - raw - rolled
+        beside = f"roll-ups {rolled / self.samples:.2f}, log and catalogue {log / self.samples:.2f}"
+        return raw / self.samples, f"raw and index; beside them {beside}"
 
 
 class Prometheus(Server):
