@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use crate::access_tls::Authority;
 use crate::process::{Server, eventually, request, run, series};
 
 /// What a receiver answers, and what it was told.
@@ -21,6 +22,7 @@ struct Told {
     taken: Vec<Value>,
     requests: usize,
     authorization: Option<String>,
+    tenant: Option<String>,
 }
 
 /// Takes alerts as an Alertmanager does.
@@ -63,7 +65,7 @@ fn serve(mut stream: &TcpStream, told: &Mutex<Told>) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let mut length = 0;
     let mut first = String::new();
-    let mut authorization = None;
+    let (mut authorization, mut tenant) = (None, None);
     loop {
         let mut line = String::new();
         if reader.read_line(&mut line).ok()? == 0 {
@@ -76,6 +78,7 @@ fn serve(mut stream: &TcpStream, told: &Mutex<Told>) -> Option<()> {
         match name.to_ascii_lowercase().as_str() {
             "content-length" => length = value.parse().ok()?,
             "authorization" => authorization = Some(value.to_owned()),
+            "x-scope-orgid" => tenant = Some(value.to_owned()),
             "" => break,
             _ => {}
         }
@@ -85,7 +88,7 @@ fn serve(mut stream: &TcpStream, told: &Mutex<Told>) -> Option<()> {
     assert!(first.starts_with("POST /api/v2/alerts HTTP/1.1"), "{first}");
     let mut told = told.lock().unwrap();
     told.requests += 1;
-    told.authorization = authorization;
+    (told.authorization, told.tenant) = (authorization, tenant);
     let answer = if told.answers.is_empty() { "200 OK" } else { told.answers.remove(0) };
     if answer.starts_with("200") {
         told.taken.push(serde_json::from_slice(&body).unwrap());
@@ -213,6 +216,8 @@ fn an_alert_is_told_to_all_again_after_a_while_and_when_it_ends() {
         &with_user,
         "--alerting-resend-delay",
         "500ms",
+        "--alerting-headers",
+        "X-Scope-OrgID: team-a",
     ]);
     assert_eq!(server.push(&request("bar", 1, 1, vec![series("loss", &[0.5])])).0, 200);
     for receiver in [&one, &other] {
@@ -226,6 +231,7 @@ fn an_alert_is_told_to_all_again_after_a_while_and_when_it_ends() {
     }
     assert!(other.told().requests >= 5);
     assert_eq!(other.told().authorization.as_deref(), Some("Basic am9lOnMzY3JldA=="));
+    assert_eq!(one.told().tenant.as_deref(), Some("team-a"));
     assert_eq!(server.push(&request("bar", 1, 2, vec![series("loss", &[0.5, 5.0])])).0, 200);
     for receiver in [&one, &other] {
         let end = eventually("its end is told", || {
@@ -358,6 +364,34 @@ fn nobody_is_told_of_what_held_only_while_the_server_was_away() {
     let answer =
         server.get("/api/v1/query?query=count_over_time(ALERTS%7Balertname%3D%22Held%22%7D%5B1h%5D)");
     assert_eq!(answer["data"]["result"], json!([]));
+}
+
+#[test]
+fn an_alertmanager_behind_tls_is_believed_by_a_file() {
+    let home = tempfile::tempdir().unwrap();
+    let authority = Authority::new(home.path(), "authority");
+    authority.sign("server", &["127.0.0.1"]);
+    let (cert, key) = (authority.path("server.pem"), authority.path("server.key"));
+    // It takes no alerts; that it says so shows that the two understand each other.
+    let far = Server::start(&["--tls-cert", &cert, "--tls-key", &key]);
+    let file = rules(home.path(), "  - {alert: Always, expr: 'vector(1)'}\n");
+    let asking = ["--rule-files", &file, "--alerting-alertmanagers", &far.url];
+    let log = |server: &Server, words: &str| {
+        let log = std::fs::read_to_string(server.home.join("log")).unwrap();
+        log.lines().any(|line| line.contains("can't be delivered") && line.contains(words)).then_some(())
+    };
+    let without = Server::start(&asking);
+    eventually("it is not believed", || log(&without, "UnknownIssuer"));
+    let authorities = authority.path("authority.pem");
+    let with = Server::start(&[&asking[..], &["--alerting-ca-file", &authorities]].concat());
+    eventually("it is, and answers", || log(&with, "it answered 404"));
+    std::fs::write(&authorities, "").unwrap();
+    let (code, _, err) = run(
+        home.path(),
+        &[&["up", "--listen", "127.0.0.1:0", "--alerting-ca-file", &authorities], &asking[2..]].concat(),
+    );
+    assert_eq!(code, 2);
+    assert!(err.contains("authority.pem") && err.contains("no certificate is in it"), "{err}");
 }
 
 #[test]

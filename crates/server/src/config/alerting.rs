@@ -1,14 +1,20 @@
 //! Rules, the server's own series, and whom alerts are told to.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Field, Shape, duration, field, number, one, switch};
+use super::storage::header;
+use super::{Field, Secret, Shape, duration, field, number, one, switch};
 
 /// Whom alerts are told to, and under which names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AlertingConfig {
     /// Alertmanagers, each as the URL in front of `/api/v2/alerts`.
     pub alertmanagers: Vec<String>,
+    /// Further headers of every request to them; their values may be secret.
+    pub headers: Vec<(String, Secret)>,
+    /// Certificates that theirs are checked against.
+    pub ca_file: Option<PathBuf>,
     /// How often a firing alert is told again.
     pub resend_delay: Duration,
     /// Most alerts that wait for one Alertmanager.
@@ -25,6 +31,8 @@ impl Default for AlertingConfig {
     fn default() -> Self {
         Self {
             alertmanagers: Vec::new(),
+            headers: Vec::new(),
+            ca_file: None,
             resend_delay: Duration::from_mins(1),
             queue_max: 10_000,
             time_max: Duration::from_secs(10),
@@ -35,7 +43,7 @@ impl Default for AlertingConfig {
 }
 
 /// Those settings.
-pub(super) const FIELDS: [Field; 9] = [
+pub(super) const FIELDS: [Field; 11] = [
     field(
         "starter_rules",
         "starter-rules",
@@ -77,6 +85,28 @@ pub(super) const FIELDS: [Field; 9] = [
         "Alertmanager to which firing and resolved alerts are sent, such as `http://alertmanager:9093`",
         |c, v| {
             c.alerting.alertmanagers = v.to_vec();
+            Ok(())
+        },
+    ),
+    field(
+        "alerting_headers",
+        "alerting-headers",
+        Shape::List,
+        "",
+        "Header of every request to an Alertmanager, as `Name: value`: a tenant, a token",
+        |c, v| {
+            c.alerting.headers = v.iter().map(|text| header(text)).collect::<Result<_, String>>()?;
+            Ok(())
+        },
+    ),
+    field(
+        "alerting_ca_file",
+        "alerting-ca-file",
+        Shape::Path,
+        "",
+        "Certificates in PEM that an Alertmanager's is checked against, instead of the public ones",
+        |c, v| {
+            c.alerting.ca_file = Some(PathBuf::from(one(v)?));
             Ok(())
         },
     ),

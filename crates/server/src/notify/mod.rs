@@ -51,7 +51,7 @@ impl Notifier {
     pub(crate) fn targets(config: &AlertingConfig) -> Result<Vec<Target>, NotifyError> {
         let mut targets = Vec::new();
         for url in &config.alertmanagers {
-            let target = Target::new(url, config.time_max)?;
+            let target = Target::new(url, config)?;
             if !targets.contains(&target) {
                 targets.push(target);
             }

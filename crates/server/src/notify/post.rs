@@ -1,14 +1,17 @@
 //! One Alertmanager: where it is, and how alerts are posted to it.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::waiting::Told;
 use crate::clock::rfc3339;
+use crate::config::{AlertingConfig, Secret};
 
 /// What stands behind an Alertmanager's own address.
 const PATH: &str = "/api/v2/alerts";
@@ -21,12 +24,23 @@ const ANSWER_BYTES_MAX: u64 = 4 << 10;
 /// Most characters of an answer that are shown.
 const SHOWN_MAX: usize = 200;
 
-/// Why an Alertmanager's address can't be used.
+/// Why an Alertmanager can't be told.
 #[derive(Debug, thiserror::Error)]
-#[error("the Alertmanager `{shown}` can't be told: write it as `http://host:9093`")]
-pub struct NotifyError {
-    /// As given, without what may be secret.
-    pub(super) shown: String,
+pub enum NotifyError {
+    /// The address is none.
+    #[error("the Alertmanager `{shown}` can't be told: write it as `http://host:9093`")]
+    Address {
+        /// As given, without what may be secret.
+        shown: String,
+    },
+    /// The certificates can't be used.
+    #[error("cannot check Alertmanagers against `{path}`: {reason}")]
+    Authorities {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
 }
 
 /// Where one Alertmanager takes alerts.
@@ -35,14 +49,19 @@ pub(crate) struct Target {
     url: String,
     shown: String,
     authorization: Option<String>,
+    headers: Vec<(String, Secret)>,
+    ca_file: Option<(PathBuf, Vec<u8>)>,
     time_max: Duration,
     agent: ureq::Agent,
 }
 
 impl PartialEq for Target {
     fn eq(&self, other: &Self) -> bool {
-        let key = |of: &Self| (of.url.clone(), of.authorization.clone(), of.time_max);
-        key(self) == key(other)
+        self.url == other.url
+            && self.authorization == other.authorization
+            && self.headers == other.headers
+            && self.ca_file == other.ca_file
+            && self.time_max == other.time_max
     }
 }
 
@@ -65,8 +84,8 @@ pub(super) enum Verdict {
 
 impl Target {
     /// Reads an address; user and password in front of the host become basic authorization.
-    pub(super) fn new(text: &str, time_max: Duration) -> Result<Self, NotifyError> {
-        let wrong = || NotifyError { shown: without_secret(text) };
+    pub(super) fn new(text: &str, config: &AlertingConfig) -> Result<Self, NotifyError> {
+        let wrong = || NotifyError::Address { shown: without_secret(text) };
         let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let (secret, host) = match authority.rsplit_once('@') {
@@ -83,14 +102,30 @@ impl Target {
         if !is_usable {
             return Err(wrong());
         }
-        let config = ureq::Agent::config_builder()
+        let ca_file = config.ca_file.as_deref().map(authorities).transpose()?;
+        let tls = match &ca_file {
+            Some((.., certificates)) => TlsConfig::builder().root_certs(certificates.clone()).build(),
+            None => TlsConfig::default(),
+        };
+        let time_max = config.time_max;
+        let agent = ureq::Agent::config_builder()
             .timeout_global(Some(time_max))
             .timeout_connect(Some(CONNECT_TIME_MAX.min(time_max)))
             .max_redirects(0)
+            .proxy(None)
             .http_status_as_error(false)
+            .tls_config(tls)
             .build();
         let authorization = secret.map(|secret| format!("Basic {}", BASE64_STANDARD.encode(decoded(secret))));
-        Ok(Self { shown: url.clone(), url, authorization, time_max, agent: config.into() })
+        Ok(Self {
+            shown: url.clone(),
+            url,
+            authorization,
+            headers: config.headers.clone(),
+            ca_file: ca_file.map(|(path, pem, _)| (path, pem)),
+            time_max,
+            agent: agent.into(),
+        })
     }
 
     /// Its address without user and password.
@@ -104,6 +139,9 @@ impl Target {
         let mut request = self.agent.post(&self.url).header("content-type", "application/json");
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization);
+        }
+        for (name, value) in &self.headers {
+            request = request.header(name, value.as_str());
         }
         let mut answer = match request.send(Value::from(body).to_string()) {
             Ok(answer) => answer,
@@ -125,6 +163,24 @@ impl Target {
             _ => Verdict::Later(why, pause),
         }
     }
+}
+
+/// A file of certificates: its path, what is in it, and the same read.
+fn authorities(path: &Path) -> Result<(PathBuf, Vec<u8>, RootCerts), NotifyError> {
+    let failed = |reason: String| NotifyError::Authorities { path: path.to_owned(), reason };
+    let pem = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+    let mut certificates = Vec::new();
+    for item in parse_pem(&pem) {
+        match item {
+            Ok(PemItem::Certificate(certificate)) => certificates.push(certificate),
+            Ok(_) => {}
+            Err(error) => return Err(failed(format!("it is no PEM file: {error}"))),
+        }
+    }
+    if certificates.is_empty() {
+        return Err(failed("no certificate is in it".to_owned()));
+    }
+    Ok((path.to_owned(), pem, RootCerts::from(certificates)))
 }
 
 fn as_json(told: &Told) -> Value {
@@ -154,7 +210,7 @@ mod tests {
     use super::*;
 
     fn target(url: &str) -> Result<Target, String> {
-        Target::new(url, Duration::from_secs(1)).map_err(|error| error.to_string())
+        Target::new(url, &AlertingConfig::default()).map_err(|error| error.to_string())
     }
 
     #[test]
