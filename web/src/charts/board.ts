@@ -82,6 +82,10 @@ export class Board {
   };
   /** Whether the cursor stays where it is. */
   readonly pinned = signal(false);
+  /** Where it was pinned first, once it is pinned a second time: values are told against those there. */
+  readonly mark = signal<Record<Axis, number | null> | null>(null);
+  /** Where the pointer is while the cursor stays. */
+  hovered: { axis: Axis; x: number } | null = null;
   /** Points read for the last answer of each axis. */
   readonly pointsRead = signal<Partial<Record<Axis, number>>>({});
   /** Goes up with each answer. */
@@ -138,6 +142,29 @@ export class Board {
       this.cursor[axis].value = x;
       const other = this.otherAxis(axis);
       if (other) this.cursor[other].value = x === null ? null : this.translate(axis, x);
+    });
+  }
+
+  /** Pins the cursor; pins it a second time where the pointer has gone since; then frees it. */
+  pin(): void {
+    const at = this.hovered;
+    this.hovered = null;
+    if (!this.pinned.peek()) {
+      this.pinned.value = true;
+    } else if (at && this.mark.peek() === null && at.x !== this.cursor[at.axis].peek()) {
+      const { step, time, relative } = this.cursor;
+      batch(() => {
+        this.mark.value = { step: step.peek(), time: time.peek(), relative: relative.peek() };
+        this.point(at.axis, at.x);
+      });
+    } else this.unpin();
+  }
+
+  /** Frees the cursor. */
+  unpin(): void {
+    batch(() => {
+      this.pinned.value = false;
+      this.mark.value = null;
     });
   }
 

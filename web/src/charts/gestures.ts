@@ -7,7 +7,8 @@ import type { Shape } from './shape';
 import * as view from './view';
 
 /** What is zoomed, and where its cursor is. */
-export type Moved = Pick<Board, 'zoom' | 'pinned' | 'point' | 'rangeOf' | 'cursor'>;
+export type Moved = Pick<Board, 'zoom' | 'pinned' | 'point' | 'rangeOf' | 'cursor'> &
+  Partial<Pick<Board, 'hovered'>>;
 
 /** What brush, wheel and drag do; a bare wheel zooms only when the card has the focus. */
 export function plotEvents(
@@ -26,6 +27,7 @@ export function plotEvents(
       if (next === undefined) {
         requestAnimationFrame(() => {
           if (!board.pinned.peek()) board.point(axis(), next ?? null);
+          else if (next !== undefined && next !== null) board.hovered = { axis: axis(), x: next };
           next = undefined;
         });
       }

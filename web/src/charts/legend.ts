@@ -61,3 +61,10 @@ export function readAt(shape: Shape, entry: Entry, x: number | null, unit: strin
   }
   return null;
 }
+
+/** How much more a series reads at the cursor than where it was pinned first, in words. */
+export function differenceOf(before: Reading | null, now: Reading | null, unit: string): string {
+  const difference = (now?.value ?? Number.NaN) - (before?.value ?? Number.NaN);
+  if (!Number.isFinite(difference)) return 'absent';
+  return `${difference > 0 ? '+' : ''}${formatValue(difference, unit)}`;
+}

@@ -28,6 +28,7 @@ export class Plot {
   private model: PlotModel | null = null;
   private signature = '';
   private following = false;
+  private markLine: HTMLElement | null = null;
 
   constructor(
     private readonly root: HTMLElement,
@@ -61,6 +62,18 @@ export class Plot {
     const inside = x !== null && x >= this.model.range.from && x <= this.model.range.to;
     u.setCursor(inside ? { left: u.valToPos(x, 'x'), top: 0 } : { left: -10, top: -10 }, false);
     this.following = false;
+  }
+
+  /** Puts a second line at `x`, or takes it away. */
+  mark(x: number | null): void {
+    this.markLine?.remove();
+    this.markLine = null;
+    const { u, model } = this;
+    if (!u || !model || x === null || x < model.range.from || x > model.range.to) return;
+    this.markLine = document.createElement('div');
+    this.markLine.className = 'mark-line';
+    this.markLine.style.left = `${u.valToPos(x, 'x')}px`;
+    u.over.append(this.markLine);
   }
 
   /** The canvas, for an image. */

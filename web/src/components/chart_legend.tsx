@@ -1,13 +1,13 @@
 /** Values at the cursor: in the head for a few series, in a list below the plot for many. */
 import type { Board } from '../charts/board';
-import { type Entry, entryText, readAt } from '../charts/legend';
+import { differenceOf, type Entry, entryText, readAt } from '../charts/legend';
 import type { Shape } from '../charts/shape';
 import { slotDash, slotProperty } from '../lib/colour';
 import type { Axis } from '../lib/points';
 import { labelText } from '../lib/text';
 
 /** What colours the entries and has the cursor. */
-export type Legends = Pick<Board, 'slot' | 'cursor' | 'settled'>;
+export type Legends = Pick<Board, 'slot' | 'cursor' | 'settled'> & Partial<Pick<Board, 'mark'>>;
 
 function Swatch({ board, entry }: { board: Legends; entry: Entry }) {
   const slot = board.slot(entry.labels);
@@ -35,6 +35,8 @@ interface ReadoutProps {
 /** The value of one series at the cursor, in the head. */
 export function Readout({ board, axis, shape, entry, unit, alone, hover }: ReadoutProps) {
   const reading = readAt(shape, entry, board.cursor[axis].value, unit);
+  const from = board.mark?.value?.[axis] ?? null;
+  const before = from === null ? null : readAt(shape, entry, from, unit);
   const text = entryText(entry);
   const attempt = shape.attempts.length > 1 && reading ? `attempt ${reading.attempt}` : '';
   return (
@@ -51,6 +53,7 @@ export function Readout({ board, axis, shape, entry, unit, alone, hover }: Reado
       <b class={reading && !Number.isFinite(reading.value) ? 'crit' : ''}>
         {reading ? reading.text : 'absent'}
       </b>
+      {from !== null && <span class="delta">Δ {differenceOf(before, reading, unit)}</span>}
       {alone && reading?.spread && (
         <span class="spread">
           min–max <b>{reading.spread}</b>
@@ -74,6 +77,7 @@ interface LegendProps {
 /** Sorted by the value at the cursor; click for one alone, `Ctrl` and click to switch one. */
 export function LegendList({ board, axis, shape, entries, unit, hidden, setHidden, hover }: LegendProps) {
   const cursor = board.settled[axis].value;
+  const from = board.mark?.value?.[axis] ?? null;
   const read = entries
     .map((entry) => ({ entry, reading: readAt(shape, entry, cursor, unit) }))
     .sort((a, b) => (b.reading?.value ?? -Infinity) - (a.reading?.value ?? -Infinity));
@@ -100,6 +104,9 @@ export function LegendList({ board, axis, shape, entries, unit, hidden, setHidde
           <Swatch board={board} entry={entry} />
           <span class="what">{entryText(entry) || 'all'}</span>
           <b>{reading?.text ?? 'absent'}</b>
+          {from !== null && (
+            <span class="delta">Δ {differenceOf(readAt(shape, entry, from, unit), reading, unit)}</span>
+          )}
         </button>
       ))}
     </div>

@@ -153,12 +153,14 @@ function markText(mark: LaneMark): string {
 
 function Flag({ board, axis, share }: { board: Board; axis: Axis; share: (x: number) => number }) {
   const x = board.cursor[axis].value;
+  const from = board.mark.value?.[axis] ?? null;
   if (x === null || share(x) < 0 || share(x) > 100) return null;
   return (
     <span class={share(x) > 70 ? 'flag left' : 'flag'} style={{ left: `${share(x)}%` }}>
       <span>
         {flagText(board, axis, axis === 'step' ? Math.round(x) : x)}
         {board.pinned.value ? ' · pinned' : ''}
+        {from !== null && ` · from ${flagText(board, axis, axis === 'step' ? Math.round(from) : from)}`}
       </span>
     </span>
   );

@@ -79,11 +79,17 @@ export function usePlot(
       plot.current ??= new Plot(body.current!, events);
       plot.current.render(model);
       plot.current.follow(board.cursor[loaded.axis].peek());
+      plot.current.mark(board.mark.peek()?.[loaded.axis] ?? null);
+    });
+    const stopMarking = effect(() => {
+      const at = board.mark.value?.[axis()] ?? null;
+      plot.current?.mark(at);
     });
     const stopFollowing = effect(() => plot.current?.follow(board.cursor[axis()].value));
     return () => {
       stopDrawing();
       stopFollowing();
+      stopMarking();
     };
   }, [board, chart, choice.named]);
   return () => plot.current?.canvas ?? null;

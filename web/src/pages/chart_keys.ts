@@ -23,7 +23,7 @@ export function useChartKeys(
     };
     const leave = () => {
       full.value = null;
-      board.pinned.value = false;
+      board.unpin();
     };
     const back = () => (zoomDepth() > 0 ? window.history.back() : view.resetZoom());
     const one = 'Chart under the pointer or focus';
@@ -40,7 +40,12 @@ export function useChartKeys(
       { keys: 'Shift+ArrowRight', does: 'Cursor on by ten', group: one, run: act((a) => a.step(10)) },
       { keys: '+', does: 'Zoom in', group: one, run: act((a) => a.zoom(0.5)) },
       { keys: '-', does: 'Zoom out', group: one, run: act((a) => a.zoom(2)) },
-      { keys: 'c', does: 'Pin the cursor', group, run: () => (board.pinned.value = !board.pinned.peek()) },
+      {
+        keys: 'c',
+        does: 'Pin the cursor; again elsewhere for the difference',
+        group,
+        run: () => board.pin(),
+      },
       { keys: 'Backspace', does: 'Previous zoom', group, run: back },
       { keys: 'Escape', does: 'Leave full screen, free the cursor', group, run: leave },
     );

@@ -105,6 +105,29 @@ test('the cursor is on all charts of an axis and reads real samples', async ({ p
   await expect(page.locator('.lane .flag')).toContainText(/step 50[0-2]/);
 });
 
+test('a second pin tells the difference to the first', async ({ page, server }) => {
+  await openCharts(page, server, await runId(server, NAME), 'loss');
+  const area = card(page, 'loss').locator('.u-over');
+  const box = (await area.boundingBox())!;
+  const flag = page.locator('.lane .flag');
+  await area.hover({ position: { x: box.width * 0.1, y: 50 } });
+  await expect(flag).toContainText(/step \d+/);
+  const first = (await flag.textContent())!.match(/step ([\d,]+)/)![1];
+  await page.keyboard.press('c');
+  await expect(flag).toContainText('pinned');
+  await area.hover({ position: { x: box.width * 0.9, y: 50 } });
+  await expect(flag).toContainText(`step ${first} `);
+  await page.keyboard.press('c');
+  await expect(flag).not.toContainText(new RegExp(`^step ${first} `));
+  await expect(flag).toContainText(`from step ${first} `);
+  await expect(card(page, 'system/cpu/utilization').locator('.delta')).toHaveText(/Δ \+30\s%/);
+  await expect(card(page, 'loss').locator('.mark-line')).toBeVisible();
+  await page.keyboard.press('c');
+  await expect(page.locator('.delta')).toHaveCount(0);
+  await expect(page.locator('.mark-line')).toHaveCount(0);
+  await expect(flag).not.toContainText('pinned');
+});
+
 test('the axis switches, and system charts say when theirs is another', async ({ page, server }) => {
   await openCharts(page, server, await runId(server, NAME), 'loss');
   const badge = card(page, 'system/cpu/utilization').getByText('⇄ time');
