@@ -1,13 +1,16 @@
 //! Raw points of whatever a selector finds, as a file.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::Params;
@@ -20,6 +23,9 @@ use crate::export::{Ask, Export, ExportError, Format, Unusable};
 const SERIES: HeaderName = HeaderName::from_static("x-truegauge-series");
 /// How many points it has at most: those of its series over all of time.
 const POINTS_MAX: HeaderName = HeaderName::from_static("x-truegauge-points-max");
+
+/// How long a reader may take nothing: one that sleeps keeps others from exporting.
+const READER_WAIT: Duration = Duration::from_mins(10);
 
 /// Raw points of every series that fits, by metric, labels and time.
 ///
@@ -70,8 +76,22 @@ pub(crate) async fn export(State(app): State<App>, caller: Caller, uri: Uri) -> 
         headers.insert(header::CONTENT_DISPOSITION, name);
     }
     let (send, receive) = mpsc::channel(1);
-    tokio::spawn(feed(app, export, send, permit));
-    Ok((headers, Body::from_stream(ReceiverStream::new(receive))).into_response())
+    let complete = Arc::new(AtomicBool::new(false));
+    tokio::spawn({
+        let complete = Arc::clone(&complete);
+        async move {
+            let is_whole = feed(app, export, send.clone()).await;
+            complete.store(is_whole, Ordering::Release);
+            drop((send, permit));
+        }
+    });
+    // However it ended, what is not whole must not look so.
+    let end = std::iter::once_with(move || {
+        let broke_off = || Err(std::io::Error::other("the export broke off"));
+        (!complete.load(Ordering::Acquire)).then(broke_off)
+    });
+    let pieces = ReceiverStream::new(receive).chain(tokio_stream::iter(end.flatten()));
+    Ok((headers, Body::from_stream(pieces)).into_response())
 }
 
 /// What the parameters ask for.
@@ -99,37 +119,39 @@ fn refused(error: ExportError) -> ApiError {
     }
 }
 
-async fn feed(
-    app: App,
-    export: Export,
-    send: mpsc::Sender<Result<Bytes, std::io::Error>>,
-    _permit: OwnedSemaphorePermit,
-) {
-    let mut under_way = Some(export);
-    while let Some(mut export) = under_way.take() {
+/// Sends the pieces; `true` when all of them were.
+async fn feed(app: App, export: Export, send: mpsc::Sender<Result<Bytes, std::io::Error>>) -> bool {
+    let mut under_way = export;
+    loop {
         // As long as it takes: who has begun to read is not told to come again.
-        let Some(turn) = app.turns.reading.one().await else { return };
+        let Some(turn) = app.turns.reading.one().await else { return false };
         let shared = Arc::clone(&app);
         let piece = blocking(move || {
-            let piece = export.next(&shared.store);
+            let piece = under_way.next(&shared.store);
             drop(turn);
-            Ok((piece, export))
+            Ok((piece, under_way))
         })
         .await;
         let bytes = match piece {
-            Ok((Ok(None), _)) => return,
             Ok((Ok(Some(bytes)), export)) => {
-                under_way = Some(export);
-                Ok(Bytes::from(bytes))
+                under_way = export;
+                bytes
             }
+            Ok((Ok(None), _)) => return true,
             Ok((Err(error), _)) => {
                 tracing::error!(%error, "an export broke off");
-                Err(std::io::Error::other(error.to_string()))
+                return false;
             }
-            Err(_) => Err(std::io::Error::other("the export broke off")),
+            Err(_) => return false,
         };
-        if send.send(bytes).await.is_err() {
-            return;
+        match tokio::time::timeout(READER_WAIT, send.send(Ok(Bytes::from(bytes)))).await {
+            Ok(Ok(())) => {}
+            // The reader went away.
+            Ok(Err(_)) => return false,
+            Err(_elapsed) => {
+                tracing::warn!("an export was given up: its reader took nothing for 10 minutes");
+                return false;
+            }
         }
     }
 }
