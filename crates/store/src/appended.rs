@@ -111,7 +111,7 @@ mod tests {
             }
             let times = |samples: &[Sample]| samples.iter().map(|s| s.time_ns).collect::<Vec<_>>();
             for series in 0..30 {
-                prop_assert_eq!(&times(all.of(series)), want.get(&series).unwrap_or(&Vec::new()));
+                prop_assert_eq!(times(all.of(series)), want.get(&series).cloned().unwrap_or_default());
             }
             let held: Vec<_> = all.iter().map(|(series, samples)| (series, times(samples))).collect();
             prop_assert_eq!(held, want.clone().into_iter().collect::<Vec<_>>());
