@@ -178,7 +178,7 @@ impl Metrics {
     }
 
     /// The page, in Prometheus' text format.
-    pub(crate) fn page(&self, status: &store::Status, querying: usize) -> String {
+    pub(crate) fn page(&self, status: &store::Status, (querying, held_bytes): (usize, u64)) -> String {
         let mut page = String::with_capacity(4096);
         head(&mut page, "truegauge_build_info", "gauge", "The running version, always 1.");
         let _ = writeln!(page, "truegauge_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
@@ -217,6 +217,12 @@ impl Metrics {
             "Samples read by PromQL queries.",
         );
         put("truegauge_query_running", "gauge", querying as f64, "PromQL queries being evaluated.");
+        put(
+            "truegauge_query_memory_bytes",
+            "gauge",
+            held_bytes as f64,
+            "What queries hold: intermediate results, answers, and their text until it is sent.",
+        );
         put("truegauge_http_panics_total", "counter", load(&self.panics), "Requests whose handler panicked.");
         put("truegauge_http_connections", "gauge", load(&self.connections), "Open connections.");
         put("truegauge_http_streams", "gauge", load(&self.streams), "Open event streams.");

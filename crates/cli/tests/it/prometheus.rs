@@ -250,6 +250,9 @@ fn hostile_queries_cost_bounded_memory_and_leave_the_server_well() {
         assert!(matches!(status, 200 | 400 | 413 | 422 | 503), "{status}: {}", &query[..50.min(query.len())]);
     }
     assert_eq!(value(&server, "count_over_time(m[2h])", 5_000), "5000");
+    eventually("nothing is held for queries", || {
+        (server.metric("truegauge_query_memory_bytes ") == 0.0).then_some(())
+    });
     let peak = server.memory_peak_kib();
     assert!(peak < 400 << 10, "{peak} KiB");
 }

@@ -29,7 +29,8 @@ const SERIES_MAX: usize = 10_000;
 
 /// The page `/metrics`: what the server counts, and what it knows of its surroundings.
 pub(crate) fn page(shared: &Shared) -> String {
-    let mut page = shared.metrics.page(&shared.store.status(), shared.turns.querying.taken());
+    let queries = (shared.turns.querying.taken(), shared.turns.query_memory.taken());
+    let mut page = shared.metrics.page(&shared.store.status(), queries);
     let mut put = |name: &str, value: f64, help: &str| {
         head(&mut page, name, "gauge", help);
         let _ = writeln!(page, "{name} {value}");
