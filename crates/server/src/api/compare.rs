@@ -26,6 +26,8 @@ const RUNS_MAX: usize = 50;
 /// Metrics unless asked otherwise, and at most.
 const METRICS: usize = 30;
 const METRICS_MAX: usize = 500;
+/// Most series that are read for one comparison.
+const SERIES_MAX: usize = 20_000;
 
 /// Runs beside each other; every list of a value a run has one entry for each of `runs`, in order.
 #[derive(Debug, Serialize, ToSchema)]
@@ -191,7 +193,14 @@ fn choose(
             };
             chosen.push(by_run.clone());
         }
-        chosen.truncate(METRICS_MAX);
+        let series: usize = chosen.iter().map(count).sum();
+        if chosen.len() > METRICS_MAX || series > SERIES_MAX {
+            let message = format!(
+                "{} metrics of {series} series are asked for, at most {METRICS_MAX} of {SERIES_MAX} are compared",
+                chosen.len()
+            );
+            return Err(ApiError::bad(message).hint("name fewer metrics or runs"));
+        }
         return Ok((chosen, 0));
     }
     let least = runs.len().min(2);
@@ -200,8 +209,21 @@ fn choose(
         .filter(|(_, by_run)| by_run.iter().filter(|series| !series.is_empty()).count() >= least)
         .collect();
     shared_by_some.sort_by(|(a, _), (b, _)| rank(a).cmp(&rank(b)));
-    let left_out = shared_by_some.len().saturating_sub(limit);
-    Ok((shared_by_some.into_iter().take(limit).map(|(_, by_run)| by_run).collect(), left_out))
+    let there_are = shared_by_some.len();
+    let mut series_left = SERIES_MAX;
+    let mut chosen = Vec::new();
+    for (_, by_run) in shared_by_some.into_iter().take(limit) {
+        let Some(left) = series_left.checked_sub(count(&by_run)) else { break };
+        series_left = left;
+        chosen.push(by_run);
+    }
+    let left_out = there_are - chosen.len();
+    Ok((chosen, left_out))
+}
+
+/// Series of one metric in all runs.
+fn count(by_run: &ByRun) -> usize {
+    by_run.iter().map(Vec::len).sum()
 }
 
 fn compared(
