@@ -14,6 +14,7 @@ import { RunTable } from '../components/run_table';
 import { Segments } from '../components/segments';
 import { SelectionBar } from '../components/selection_bar';
 import { Snippet } from '../components/snippet';
+import { ViewsMenu } from '../components/views_menu';
 import { open, param, setParams } from '../lib/address';
 import type { RunRow, State } from '../lib/answers';
 import { isAbort, tokenEntered } from '../lib/api';
@@ -135,6 +136,7 @@ export function RunsPage({ scope }: { scope: Scope | null }) {
             runId={rows[at.value]?.run_id}
             choose={(m) => setParams({ metric: m })}
           />
+          <ViewsMenu />
           <Live heard={heard.value} rows={rows} />
           <button type="button" class="primary" onClick={() => (startOpen.value = true)}>
             Start a run

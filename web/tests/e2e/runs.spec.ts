@@ -49,6 +49,28 @@ test('filter, state and sort ask the server and live in the address', async ({ p
   await expect(page.locator('.token.unknown')).toHaveCount(1);
 });
 
+test('a view is saved under a name, chosen again and forgotten', async ({ page, server }) => {
+  const names = page.locator('.run-link');
+  await page.goto(`${server.url}/o/acme/research/llm/runs?f=tag:sweep`);
+  await expect(names).toHaveText(['beta']);
+  await page.getByRole('button', { name: 'Views' }).click();
+  await page.getByRole('menuitem', { name: 'Save this view' }).click();
+  await page.getByRole('textbox', { name: 'Name of the view' }).fill(HOSTILE);
+  await page.keyboard.press('Enter');
+  const chosen = page.getByRole('button', { name: '<img' });
+  await expect(chosen).toBeVisible();
+  await page.goto(`${server.url}/o/acme/research/llm/runs`);
+  await expect(names).toHaveCount(4);
+  await page.getByRole('button', { name: 'Views' }).click();
+  await page.getByRole('menuitemcheckbox', { name: '<img' }).click();
+  await expect(names).toHaveText(['beta']);
+  await expect(page).toHaveURL(/f=tag%3Asweep/);
+  await chosen.click();
+  await page.getByRole('menuitem', { name: /Forget/ }).click();
+  await expect(page.getByRole('button', { name: 'Views' })).toBeVisible();
+  await expect(page.locator('main img')).toHaveCount(0);
+});
+
 test('a hostile name is text everywhere', async ({ page, server }) => {
   await new Writer(server.url).push({
     organization: 'o',
