@@ -320,7 +320,9 @@ def measure(
     far.start()
     wait_for(lambda: drained(url), "the queue is empty", 60 + down)
     drained_seconds = time.time() - back
-    say(f"the queue is empty {drained_seconds:.1f} s later")
+    say(f"the queue is empty {drained_seconds:.1f} s later; the server is killed and started again")
+    server.end()
+    server.start()
     counts = [int(client.communicate(timeout=down + 600)[0].split()[-1]) for client in clients]
     writer.join(60)
     wait_for(lambda: drained(url), "the queue is empty at the end", 60)

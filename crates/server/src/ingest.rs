@@ -158,9 +158,15 @@ pub(crate) fn store(
 /// have ended in between, and what comes twice changes nothing there.
 fn keep(shared: &Shared, batch: Batch, run: &RunPath) -> Result<Receipt, AppendError> {
     let (Some(far), Some(delivery)) = (&shared.far, batch.writer) else { return shared.store.append(batch) };
-    far.check_room()?;
+    if !batch.series.is_empty() {
+        far.check_room()?;
+    }
     let claim = far.claim(delivery);
-    let outgoing = Outgoing { pushed: Some((run.clone(), delivery.0)), series: batch.series.clone() };
+    let outgoing = Outgoing {
+        pushed: Some((run.clone(), delivery.0)),
+        series: batch.series.clone(),
+        ..Outgoing::default()
+    };
     let receipt = shared.store.append(batch)?;
     if !claim.is_queued {
         far.take(&shared.store, outgoing, &receipt)?;

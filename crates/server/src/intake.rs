@@ -51,7 +51,16 @@ impl Intake {
     /// An empty one; `door` is its name in the counters.
     pub(crate) fn new(door: &'static str) -> Self {
         let batch = Batch { collision: Collision::LastWriteWins, ..Batch::default() };
-        Self { door, is_own: false, stamp: Vec::new(), batch, refused: Vec::new(), refused_labels: BTreeMap::new(), points: 0, bytes: 1_024 }
+        Self {
+            door,
+            is_own: false,
+            stamp: Vec::new(),
+            batch,
+            refused: Vec::new(),
+            refused_labels: BTreeMap::new(),
+            points: 0,
+            bytes: 1_024,
+        }
     }
 
     /// An empty one for what this server makes itself: labels of runs are what they say.
@@ -170,8 +179,10 @@ impl Intake {
 /// Stores a batch here, and queues it for the far storage where there is one.
 fn keep(shared: &Shared, batch: Batch) -> Result<Receipt, AppendError> {
     let Some(far) = &shared.far else { return shared.store.append(batch) };
-    far.check_room()?;
-    let outgoing = Outgoing { pushed: None, series: named(shared, &batch) };
+    if !(batch.series.is_empty() && batch.points.is_empty()) {
+        far.check_room()?;
+    }
+    let outgoing = Outgoing { pushed: None, series: named(shared, &batch), metadata: batch.metadata.clone() };
     let receipt = shared.store.append(batch)?;
     far.take(&shared.store, outgoing, &receipt)?;
     Ok(receipt)

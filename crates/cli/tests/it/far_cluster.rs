@@ -38,21 +38,27 @@ pub(crate) fn now_ms() -> i64 {
 impl Cluster {
     /// Starts one that takes samples as late as `window` says.
     pub(crate) fn start(window: &str) -> Self {
-        let mut cluster = Self::prepared(window, &[]);
+        let mut cluster = Self::prepared(window);
         cluster.again();
         eventually("the far storage is ready", || cluster.is_ready().then_some(()));
         cluster
     }
 
     /// One that is not started yet.
-    pub(crate) fn prepared(window: &str, arguments: &[&str]) -> Self {
+    pub(crate) fn prepared(window: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let port = free_port();
         let url = format!("http://127.0.0.1:{port}");
-        let arguments = arguments.iter().map(|one| (*one).to_owned()).collect();
-        let cluster = Self { url, home, port, child: None, arguments };
+        let cluster = Self { url, home, port, child: None, arguments: Vec::new() };
         cluster.set_window(window);
         cluster
+    }
+
+    /// Has it serve by a file of its settings for the web: TLS, passwords.
+    pub(crate) fn set_web(&mut self, text: &str) {
+        fs::write(self.path("web.yml"), text).unwrap();
+        self.arguments.push(format!("--web.config.file={}", self.path("web.yml").display()));
+        self.url = self.url.replace("http://", "https://");
     }
 
     /// Sets how late samples may come, from the next start on.

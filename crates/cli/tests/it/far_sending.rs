@@ -174,7 +174,7 @@ fn nothing_is_lost_or_doubled_while_the_cluster_is_away_and_the_server_dies() {
 
 #[test]
 fn a_full_queue_refuses_at_the_doors_and_takes_again_later() {
-    let mut cluster = Cluster::prepared(ANY_TIME, &[]);
+    let mut cluster = Cluster::prepared(ANY_TIME);
     let server = cluster.server(&["--storage-queue-bytes-max", "64KiB"]);
     let values: Vec<f64> = (0..5_000).map(|n| f64::from(n).sin()).collect();
     let send = |sequence: u64| server.push(&request("far", 1, sequence, vec![series("loss", &values)])).0;
@@ -274,4 +274,83 @@ fn samples_behind_the_clusters_window_do_not_hold_up_the_others() {
     let forgotten = server.ask("DELETE", "/api/tg/v1/storage/refused", &[], b"");
     assert_eq!((forgotten.status, forgotten.json()["samples"].clone()), (200, json!(1)));
     assert_eq!(server.get("/api/tg/v1/storage")["far"]["refused"]["entries"], 0);
+}
+
+#[test]
+fn what_metrics_are_is_told_once() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (send, bodies) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let send = send.clone();
+            std::thread::spawn(move || take_requests(stream.unwrap(), &send));
+        }
+    });
+    let server = Server::start(&[
+        "--storage-kind",
+        "prometheus",
+        "--storage-write-url",
+        &url,
+        "--storage-query-url",
+        &url,
+        "--storage-shards",
+        "1",
+        "--own-metrics=false",
+        "--starter-rules=false",
+    ]);
+    let headers = [("content-type", wire::remote_write::CONTENT_TYPE), ("content-encoding", "snappy")];
+    let about = wire::remote_write::Metadata {
+        metric: "c_total",
+        kind: model::MetricKind::Counter,
+        help: "Things.",
+        unit: "",
+    };
+    for at in 0..2 {
+        let mut writer = wire::remote_write::RequestWriter::new();
+        writer.metadata(&about);
+        let point = wire::remote_write::Point { time_ms: T0 / 1_000_000 + at, value: at as f64 };
+        writer.series([("__name__", "c_total")], &[point]);
+        assert_eq!(server.ask("POST", "/api/v1/write", &headers, &writer.finish().unwrap()).status, 204);
+    }
+    let (mut told, mut samples) = (0, 0);
+    while samples < 2 {
+        let body: Vec<u8> = bodies.recv_timeout(crate::process::DEADLINE).unwrap();
+        let plain = wire::remote_write::decompress(&body).unwrap();
+        wire::remote_write::read(wire::remote_write::Version::V1, &plain, |item| match item {
+            wire::remote_write::Item::Series(series) => samples += series.samples.len(),
+            wire::remote_write::Item::Metadata(found) => {
+                assert_eq!(found, about);
+                told += 1;
+            }
+        })
+        .unwrap();
+    }
+    assert_eq!((told, samples), (1, 2));
+}
+
+/// Takes remote write as a far storage does and hands the bodies on.
+fn take_requests(mut stream: std::net::TcpStream, send: &std::sync::mpsc::Sender<Vec<u8>>) {
+    use std::io::{Read, Write};
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4_096];
+    loop {
+        let split = bytes.windows(4).position(|window| window == b"\r\n\r\n");
+        let length = split.and_then(|at| {
+            let head = String::from_utf8_lossy(&bytes[..at]).to_ascii_lowercase();
+            head.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse::<usize>().ok())
+        });
+        if let (Some(at), Some(length)) = (split, length)
+            && bytes.len() >= at + 4 + length
+        {
+            send.send(bytes[at + 4..at + 4 + length].to_vec()).unwrap();
+            bytes.drain(..at + 4 + length);
+            stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+            continue;
+        }
+        match stream.read(&mut piece) {
+            Ok(0) | Err(_) => return,
+            Ok(read) => bytes.extend_from_slice(&piece[..read]),
+        }
+    }
 }

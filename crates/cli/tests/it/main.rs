@@ -22,6 +22,7 @@ mod exemplars;
 mod far_cluster;
 mod far_reading;
 mod far_sending;
+mod far_tls;
 mod export;
 mod intake;
 mod notify;

@@ -93,7 +93,7 @@ impl Far {
     }
 
     /// Asks for JSON and reads it whole.
-    pub(super) async fn ask(&self, question: Question) -> Result<serde_json::Value, String> {
+    pub(crate) async fn ask(&self, question: Question) -> Result<serde_json::Value, String> {
         let (time_max, bytes_max) = (question.time_max, question.bytes_max);
         let work = async {
             let open = self.open(question).await?;

@@ -204,7 +204,7 @@ impl Far {
             // The store says how many it refused, and knows no number for a series it has not taken.
             batch.series.retain(|series| store.series_number(&series.identity).is_some());
         }
-        if batch.series.is_empty() {
+        if batch.series.is_empty() && batch.metadata.is_empty() {
             return Ok(());
         }
         self.queue.put(batch).map_err(append_error)

@@ -1,13 +1,13 @@
 //! What was stored here, as remote write: checked against the far end's limits, on its milliseconds,
 //! with the steps beside it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
 use model::{Labels, LabelsBuilder, NANOS_PER_MILLI, RunPath, Sample, SeriesIdentity, WriterId};
-use store::{SeriesBatch, Store};
-use wire::remote_write::{Point, RequestWriter};
+use store::{MetricMetadata, SeriesBatch, Store};
+use wire::remote_write::{Metadata, Point, RequestWriter};
 
 use super::slots::{Owner, SHIFT_MS_MAX, Slots};
 use crate::config::StorageConfig;
@@ -28,6 +28,8 @@ pub(crate) struct Outgoing {
     pub(crate) pushed: Option<(RunPath, WriterId)>,
     /// Its points.
     pub(crate) series: Vec<SeriesBatch>,
+    /// What is said about metrics.
+    pub(crate) metadata: Vec<MetricMetadata>,
 }
 
 /// One request's worth of a shard.
@@ -53,6 +55,8 @@ pub(super) struct Packer {
     unsent: Unsent,
     /// Series that tell of names and were sent since the start.
     named: HashSet<u64>,
+    /// What was said last about each metric.
+    described: HashMap<String, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +68,7 @@ struct Open {
 
 impl Open {
     fn close(&mut self) {
-        if self.samples == 0 {
+        if self.writer.is_empty() {
             return;
         }
         let samples = std::mem::take(&mut self.samples);
@@ -88,6 +92,7 @@ impl Packer {
             samples_max: config.request_samples_max,
             unsent: Unsent::new(),
             named: HashSet::new(),
+            described: HashMap::new(),
         }
     }
 
@@ -100,6 +105,9 @@ impl Packer {
                 false
             }
         });
+        for about in std::mem::take(&mut batch.metadata) {
+            self.describe(about);
+        }
         match batch.pushed.take() {
             Some((run, writer)) => self.pushed(store, &run, writer, batch.series),
             None => {
@@ -217,6 +225,24 @@ impl Packer {
                 format!("`{name}` has more points within {SHIFT_MS_MAX} ms than milliseconds")
             });
         }
+    }
+
+    /// Tells what a metric is, when that is new.
+    fn describe(&mut self, about: MetricMetadata) {
+        let mut hasher = DefaultHasher::new();
+        (about.kind.name(), &about.help, &about.unit).hash(&mut hasher);
+        let said = hasher.finish();
+        if self.described.get(&about.metric) == Some(&said) {
+            return;
+        }
+        if let Some(open) = self.shards.first_mut() {
+            let MetricMetadata { metric, kind, help, unit } = &about;
+            open.writer.metadata(&Metadata { metric, kind: *kind, help, unit });
+        }
+        if self.described.len() >= NAMES_MAX {
+            self.described.clear();
+        }
+        self.described.insert(about.metric, said);
     }
 
     /// Tells what a series was logged as, once, where its labels don't.

@@ -144,6 +144,10 @@ pub(super) async fn metadata(State(app): State<App>, asked: Asked) -> Result<Res
         entry["help"] = json!(about.help);
         entry["unit"] = json!(about.unit);
     }
+    let (theirs, away) = forwarded::metadata(&app, &asked).await;
+    for (name, entry) in theirs {
+        metrics.entry(name).or_insert(entry);
+    }
     let mut data = String::from("{");
     for (name, entry) in metrics.iter().filter(|(name, _)| wanted.is_empty() || **name == wanted).take(limit)
     {
@@ -155,5 +159,5 @@ pub(super) async fn metadata(State(app): State<App>, asked: Asked) -> Result<Res
         data.extend(["[", &entry.to_string(), "]"]);
     }
     data.push('}');
-    Ok(success(&data, &[]))
+    Ok(success(&data, &away))
 }
