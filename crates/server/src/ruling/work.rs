@@ -22,6 +22,8 @@ const MISSED_MAX: usize = 6_000;
 const PERIOD_MAX: Duration = Duration::from_secs(1);
 /// And at most.
 const PERIOD_MIN: Duration = Duration::from_millis(5);
+/// How long a group may make up for missed evaluations before the others have their turn.
+const TURN_MAX: Duration = Duration::from_secs(1);
 
 /// All groups, in force.
 #[derive(Default)]
@@ -80,8 +82,12 @@ impl Work {
     fn turn(&mut self, shared: &Shared, at: usize) -> bool {
         let Some(ruled) = self.state.groups.get(at) else { return false };
         let due = ruled.group.due(now_ms(), MISSED_MAX);
+        let begun = Instant::now();
         for (number, time_ms) in due.iter().enumerate() {
             let moment = if number + 1 == due.len() { Moment::Now } else { Moment::Missed };
+            if moment == Moment::Missed && begun.elapsed() > TURN_MAX {
+                break;
+            }
             let started = Instant::now();
             for index in 0..self.state.groups[at].group.len() {
                 self.rule(shared, (at, index), (*time_ms, moment));
