@@ -211,7 +211,7 @@ def _opened(url: str | None, token: str | None, path: str, query: dict[str, str]
     if token:
         request.add_header("Authorization", f"Bearer {token}")
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310
+        with _opener(base).open(request, timeout=TIMEOUT_SECONDS) as answer:
             yield answer
     except urllib.error.HTTPError as error:
         text = error.read(4096).decode(errors="replace")
@@ -221,6 +221,29 @@ def _opened(url: str | None, token: str | None, path: str, query: dict[str, str]
         raise TruegaugeError(f"{reason} another with `url` or `TRUEGAUGE_URL`") from None
     except (OSError, http.client.HTTPException) as error:
         raise TruegaugeError(f"can't ask `{address}`: {error!r}; try again") from error
+
+
+def _opener(base: str) -> Any:
+    """Opens addresses of one server, and never takes the token elsewhere by a redirect.
+
+    The server is believed by `TRUEGAUGE_CA_FILE` where that is set, and shown `TRUEGAUGE_CERT_FILE`.
+    """
+    import urllib.request
+
+    class Stay(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *_: Any) -> None:
+            return None
+
+    handlers: list[Any] = [Stay]
+    if base.startswith("https://"):
+        import ssl
+
+        name = os.environ.get
+        context = ssl.create_default_context(cafile=name("TRUEGAUGE_CA_FILE") or None)
+        if certificate := name("TRUEGAUGE_CERT_FILE"):
+            context.load_cert_chain(certificate, name("TRUEGAUGE_KEY_FILE") or None)
+        handlers.append(urllib.request.HTTPSHandler(context=context))
+    return urllib.request.build_opener(*handlers)
 
 
 def _said(text: str) -> str:

@@ -293,6 +293,14 @@ fn a_session_has_the_rights_of_its_token_and_ends_with_it() {
     assert_eq!(ask("/api/tg/v1/runs"), 401);
     assert_eq!(server.post_json("/api/tg/v1/login", &json!({"token": made["token"]})).status, 401);
     assert_eq!(server.post_json("/api/tg/v1/login", &json!({})).status, 400);
+    let page = server.url.replace("http:", "https:");
+    let by_proxy = server.ask(
+        "POST",
+        "/api/tg/v1/login",
+        &[("origin", &page)],
+        json!({"token": ROOT}).to_string().as_bytes(),
+    );
+    assert!(by_proxy.head.contains("; secure"), "{}", by_proxy.head);
     let foreign = server.ask(
         "POST",
         "/api/tg/v1/login",

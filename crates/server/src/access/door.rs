@@ -150,10 +150,12 @@ impl Access {
         Ok((format!("/login#{code}"), now_ns + LINK_SECONDS * NANOS_PER_SECOND))
     }
 
-    /// The header that gives a browser its cookie; an empty one takes it away.
-    pub(crate) fn set_cookie(&self, value: &str, port: u16) -> String {
+    /// The header that gives a browser its cookie; an empty one takes it away. A page that came by
+    /// TLS, from here or through a proxy, gets one that goes by TLS only.
+    pub(crate) fn set_cookie(&self, value: &str, port: u16, headers: &HeaderMap) -> String {
         let seconds = if value.is_empty() { 0 } else { SESSION_SECONDS };
-        let secure = if self.is_secure { "; Secure" } else { "" };
+        let by_proxy = headers.get(header::ORIGIN).is_some_and(|from| from.as_bytes().starts_with(b"https:"));
+        let secure = if self.is_secure || by_proxy { "; Secure" } else { "" };
         let name = cookie_name(port);
         format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
     }

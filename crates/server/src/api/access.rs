@@ -174,7 +174,11 @@ pub(crate) struct LoginBody {
         (status = 200, body = SessionAnswer), (status = 400, body = crate::error::ErrorBody),
         (status = 401, body = crate::error::ErrorBody)
     ))]
-pub(crate) async fn login(State(app): State<App>, body: Bytes) -> Result<Response, ApiError> {
+pub(crate) async fn login(
+    State(app): State<App>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, ApiError> {
     let body: LoginBody = super::json_body(&body)?;
     let now_ns = now_ns();
     let access = &app.access;
@@ -200,7 +204,10 @@ pub(crate) async fn login(State(app): State<App>, body: Bytes) -> Result<Respons
     let cookie = access.sessions.open(holder, now_ns)?;
     count("accepted");
     let answer = SessionAnswer { guarded: access.is_guarded(), caller: row(&caller.in_session()) };
-    Ok(with_cookie(Json(answer).into_response(), &access.set_cookie(&cookie, app.config.listen.port())))
+    Ok(with_cookie(
+        Json(answer).into_response(),
+        &access.set_cookie(&cookie, app.config.listen.port(), &headers),
+    ))
 }
 
 /// Logs the browser out.
@@ -211,7 +218,7 @@ pub(crate) async fn logout(State(app): State<App>, headers: HeaderMap) -> Respon
         app.access.sessions.close(cookie);
     }
     let answer = SessionAnswer { guarded: app.access.is_guarded(), caller: None };
-    with_cookie(Json(answer).into_response(), &app.access.set_cookie("", port))
+    with_cookie(Json(answer).into_response(), &app.access.set_cookie("", port, &headers))
 }
 
 fn with_cookie(mut response: Response, cookie: &str) -> Response {
