@@ -10,6 +10,7 @@ mod labels;
 mod limits;
 mod name;
 mod record;
+mod rollup;
 mod run;
 mod sample;
 
@@ -26,6 +27,7 @@ pub use record::{
     Attempt, RunChange, RunRecord, RunState, Session, SessionEnd, SessionEvent, SessionFacts, TagChange,
     WriterId,
 };
+pub use rollup::{RolledUp, RollupAsk, RollupParts};
 pub use run::{
     DEFAULT_SCALE, RunId, RunPath, SESSION_HEARTBEAT_SECONDS, STALE_AFTER_SECONDS, SeriesIdentity,
     series_identity,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use model::Labels;
+use model::{Labels, RolledUp, RollupAsk};
 use regex::Regex;
 
 /// How a [`Matcher`] compares.
@@ -226,15 +226,6 @@ pub struct Bucket {
     pub ended_ns: Option<i64>,
 }
 
-/// How far the roll-ups of a series go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RolledUp {
-    /// From here on single samples are to be read.
-    pub raw_from_ns: i64,
-    /// Width of the widest of those that stand for samples which are no more, nanoseconds.
-    pub gone_width_ns: Option<i64>,
-}
-
 /// One series that fits a selector. Read by one thread at a time, each by another perhaps.
 pub trait Series: Send + Sync {
     /// Its labels, the metric's name among them.
@@ -247,20 +238,14 @@ pub trait Series: Send + Sync {
         to_ns: i64,
         visit: &mut dyn FnMut(&dyn Chunk) -> ControlFlow<()>,
     ) -> Result<(), SourceError>;
-    /// Appends the roll-ups that hold anything of `from_ns..=to_ns`, in order of time and without
-    /// overlap: always where single samples are no more, and elsewhere only where all buckets end
-    /// at multiples of a width that divides `align_ns` and hold everything that there is. A bucket
-    /// does not hold its start and holds its end. [`Series::chunks`] is then asked from
+    /// Appends the roll-ups that hold anything of what is asked for, in order of time and without
+    /// overlap: always where single samples are no more, and elsewhere only where all buckets end at
+    /// multiples of a width that divides `align_ns` and hold everything that there is. A bucket does
+    /// not hold its start and holds its end. [`Series::chunks`] is then asked from
     /// [`RolledUp::raw_from_ns`] on.
-    fn rollups(
-        &self,
-        from_ns: i64,
-        to_ns: i64,
-        align_ns: Option<i64>,
-        into: &mut Vec<Bucket>,
-    ) -> Result<RolledUp, SourceError> {
-        let _ = (to_ns, align_ns, into);
-        Ok(RolledUp { raw_from_ns: from_ns, gone_width_ns: None })
+    fn rollups(&self, ask: &RollupAsk, into: &mut Vec<Bucket>) -> Result<RolledUp, SourceError> {
+        let _ = into;
+        Ok(RolledUp { raw_from_ns: ask.from_ns, gone_width_ns: None })
     }
 }
 

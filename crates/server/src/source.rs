@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use model::Labels;
+use model::{Labels, RolledUp, RollupAsk};
 use promql::{Columns, MatchOp, Matcher, Select, Source, SourceError};
 use store::{Block, Found, ReadError, Store};
 
@@ -57,17 +57,11 @@ impl promql::Series for Stored<'_> {
         read.map_err(failed)
     }
 
-    fn rollups(
-        &self,
-        from_ns: i64,
-        to_ns: i64,
-        align_ns: Option<i64>,
-        into: &mut Vec<promql::Bucket>,
-    ) -> Result<promql::RolledUp, SourceError> {
+    fn rollups(&self, ask: &RollupAsk, into: &mut Vec<promql::Bucket>) -> Result<RolledUp, SourceError> {
         let mut buckets = Vec::new();
-        let end = self.store.rollups(self.found.id, from_ns, to_ns, align_ns, &mut buckets);
+        let end = self.store.rollups(self.found.id, ask, &mut buckets);
         into.extend(buckets.iter().map(bucket));
-        Ok(promql::RolledUp { raw_from_ns: end.raw_from_ns, gone_width_ns: end.gone_width_ns })
+        Ok(end)
     }
 }
 

@@ -15,7 +15,7 @@ mod room;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use model::{Labels, Sample, SeriesIdentity};
+use model::{Labels, RollupAsk, RollupParts, Sample, SeriesIdentity};
 use room::{Described, Room};
 use rustix::time::{ClockId, clock_gettime};
 use store::{Batch, Collision, Found, Options, SeriesBatch, Store};
@@ -39,8 +39,10 @@ fn main() {
     let end = T0 + days * DAY;
     let found = store.select(&[], T0, end);
     read(&store, &found, end);
-    for (what, width) in [("15 minutes", 15 * MINUTE), ("minutes", MINUTE)] {
-        roll_ups(&store, &found, end, what, width);
+    let growth = RollupParts::FIRST | RollupParts::LAST | RollupParts::FALLS;
+    for (of, parts) in [("all", RollupParts::ALL), ("growth", growth), ("extremes", RollupParts::EXTREMES)] {
+        roll_ups(&store, &found, end, (&format!("{of} of 15 minutes"), 15 * MINUTE), parts);
+        roll_ups(&store, &found, end, (&format!("{of} of minutes"), MINUTE), parts);
     }
     drop(store);
     open_again(&dir, options());
@@ -146,12 +148,13 @@ fn read(store: &Store, found: &[Found], end: i64) {
     println!("read samples: {points}, {:.3} s CPU", cpu_seconds() - before);
 }
 
-fn roll_ups(store: &Store, found: &[Found], end: i64, what: &str, width: i64) {
+fn roll_ups(store: &Store, found: &[Found], end: i64, (what, width): (&str, i64), parts: RollupParts) {
     let before = cpu_seconds();
     let (mut buckets, mut count, mut behind) = (Vec::new(), 0, 0);
     for one in found {
         buckets.clear();
-        let rolled = store.rollups(one.id, T0, end, Some(width), &mut buckets);
+        let ask = RollupAsk { from_ns: T0, to_ns: end, align_ns: Some(width), parts };
+        let rolled = store.rollups(one.id, &ask, &mut buckets);
         count += buckets.len();
         behind += usize::from(rolled.raw_from_ns <= T0);
     }

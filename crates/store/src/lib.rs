@@ -46,7 +46,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use model::{RunId, RunRecord, SeriesIdentity};
+use model::{RolledUp, RollupAsk, RunId, RunRecord, SeriesIdentity};
 
 pub use backup::{Backup, BackupError};
 pub use batch::{AppendError, Batch, Collision, OpenError, Options, Receipt, SeriesBatch};
@@ -56,7 +56,6 @@ pub use matcher::{MatchOp, Matcher};
 pub use metadata::MetricMetadata;
 pub use read::{Block, ReadError};
 pub use rollup::Bucket;
-pub use rollup_read::RolledUp;
 pub use select::{Cardinality, Counted, Found};
 pub use series::SeriesInfo;
 pub use tokens::{Bounds, Scope, Scopes, TOKEN_NAME_BYTES_MAX, TokenRecord};
@@ -143,15 +142,15 @@ impl Store {
         self.0.inner.run(id)
     }
 
-    /// Every run that is not deleted, newest first.
-    pub fn runs(&self) -> Vec<Arc<RunRecord>> {
-        self.0.inner.read_state().runs()
-    }
     /// A run that is deleted and can still be restored.
     pub fn deleted_run(&self, id: RunId) -> Option<Arc<RunRecord>> {
         self.0.inner.read_state().runs.get(&id).filter(|run| run.deleted_ns.is_some()).cloned()
     }
 
+    /// Every run that is not deleted, newest first.
+    pub fn runs(&self) -> Vec<Arc<RunRecord>> {
+        self.0.inner.read_state().runs()
+    }
 
     /// The series of a run that have points, by display name, then labels.
     pub fn run_series(&self, id: RunId) -> Vec<SeriesInfo> {
@@ -191,10 +190,6 @@ impl Store {
         self.0.inner.label_values(name, matchers, (from_ns, to_ns))
     }
 
-    /// What makes up the number of series: of each list the first `limit`, largest first.
-    pub fn cardinality(&self, limit: usize) -> Cardinality {
-        self.0.inner.read_state().cardinality(limit)
-    }
     /// Every access token, by id.
     pub fn tokens(&self) -> Vec<Arc<TokenRecord>> {
         self.0.inner.read_state().tokens.values().cloned().collect()
@@ -210,6 +205,10 @@ impl Store {
         self.0.inner.forget_token(id)
     }
 
+    /// What makes up the number of series: of each list the first `limit`, largest first.
+    pub fn cardinality(&self, limit: usize) -> Cardinality {
+        self.0.inner.read_state().cardinality(limit)
+    }
 
     /// Hands the values of the label `name` that start with `prefix` to `take`, in order, each with the
     /// number of series that have it, among those that fit all `matchers`. Holds the index while it
@@ -258,20 +257,13 @@ impl Store {
         Ok(())
     }
 
-    /// Appends the roll-ups of `series` that hold anything from `from_ns` to `to_ns`, in order of time:
-    /// where single samples are gone, and, given `align_ns`, further on as far as buckets of a width
-    /// that divides it hold all that there is. From [`RolledUp::raw_from_ns`] on the samples
-    /// themselves are to be read. Where they are gone buckets of a width that divides `align_ns` are
-    /// taken, the widest, and the finest there are otherwise; one may reach beyond the range.
-    pub fn rollups(
-        &self,
-        series: SeriesId,
-        from_ns: i64,
-        to_ns: i64,
-        align_ns: Option<i64>,
-        into: &mut Vec<Bucket>,
-    ) -> RolledUp {
-        self.0.inner.rollups(series, (from_ns, to_ns), align_ns, into)
+    /// Appends the roll-ups of `series` that hold anything of what is asked for, in order of time: where
+    /// single samples are gone, and, given `align_ns`, further on as far as buckets of a width that
+    /// divides it hold all that there is. From [`RolledUp::raw_from_ns`] on the samples themselves are
+    /// to be read. Where they are gone buckets of a width that divides `align_ns` are taken, the widest,
+    /// and the finest there are otherwise; one may reach beyond the range.
+    pub fn rollups(&self, series: SeriesId, ask: &RollupAsk, into: &mut Vec<Bucket>) -> RolledUp {
+        self.0.inner.rollups(series, ask, into)
     }
 
     /// Hands the points of `series` with `from_ns <= time <= to_ns` to `visit`, as chunks that do

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use model::Sample;
+use model::{RollupParts, Sample};
 
 use crate::SeriesId;
 use crate::batch::AppendError;
@@ -124,7 +124,7 @@ impl Inner {
         width_ns: i64,
         writer: &mut SegmentWriter,
     ) -> io::Result<bool> {
-        let buckets = self.read_buckets(inputs, series, (i64::MIN, i64::MAX));
+        let buckets = self.read_buckets(inputs, series, (i64::MIN, i64::MAX), RollupParts::ALL);
         if inputs.iter().any(|segment| segment.is_damaged()) {
             return Ok(false);
         }

@@ -89,6 +89,12 @@ impl Bucket {
         Self { end_ns, count: 1, first, last: first, min, max, sum, falls, resets, changes, ended_ns: None }
     }
 
+    /// One of which nothing more is known.
+    pub(crate) fn bare(end_ns: i64, count: u64, last_ns: i64, ended_ns: Option<i64>) -> Self {
+        let none = Self::one(end_ns, (last_ns, 0.0));
+        Self { count, ended_ns, ..none }
+    }
+
     /// One that holds a stale marker only.
     fn ended(end_ns: i64, marker_ns: i64) -> Self {
         let none = Self::one(end_ns, (marker_ns, f64::NAN));

@@ -2,8 +2,10 @@
 //!
 //! The bytes are described in `docs/format/segment.md` ("Roll-up chunk").
 
+use model::RollupParts;
+
 use crate::chunk::{self, CHUNK_POINTS_MAX, Summary, TYPE_ROLLUP};
-use crate::codec::{Reader, put_u64};
+use crate::codec::{Reader, put_bytes, put_u64};
 use crate::column::{Effort, append_column, put_column};
 use crate::rollup::Bucket;
 
@@ -38,67 +40,93 @@ pub(crate) fn encode(buckets: &[Bucket], width_ns: i64) -> Vec<u8> {
     put_integers(&mut out, buckets, |b| b.ended_ns.map_or(0, |ended_ns| (ended_ns - start(b)) / unit));
     let columns: [fn(&Bucket) -> f64; VALUES] =
         [|b| b.first.1, |b| b.last.1, |b| b.min, |b| b.max, |b| b.sum, |b| b.falls];
-    let mut earlier: Vec<Vec<f64>> = Vec::with_capacity(VALUES);
-    for column in columns {
-        let values: Vec<f64> = buckets.iter().map(column).collect();
-        let bits = |values: &[f64]| -> Vec<u64> { values.iter().map(|v| v.to_bits()).collect() };
-        let known = bits(&values);
+    let mut earlier: Vec<Vec<u64>> = Vec::with_capacity(VALUES);
+    for of in columns {
+        let values: Vec<f64> = buckets.iter().map(of).collect();
+        let known: Vec<u64> = values.iter().map(|value| value.to_bits()).collect();
+        let mut column = Vec::new();
         if let [first, rest @ ..] = &known[..]
-            && rest.iter().all(|v| v == first)
+            && rest.iter().all(|value| value == first)
         {
-            out.push(CODEC_CONSTANT);
-            out.extend(first.to_le_bytes());
-        } else if let Some(same) = earlier.iter().position(|values| bits(values) == known) {
-            out.extend([CODEC_SAME, same as u8]);
+            column.push(CODEC_CONSTANT);
+            column.extend(first.to_le_bytes());
+        } else if let Some(same) = earlier.iter().position(|values| *values == known) {
+            column.extend([CODEC_SAME, same as u8]);
         } else {
-            put_column(&mut out, &values, Effort::Thorough);
+            put_column(&mut column, &values, Effort::Thorough);
         }
-        earlier.push(values);
+        put_bytes(&mut out, &column);
+        earlier.push(known);
     }
     out
 }
 
 fn put_integers(out: &mut Vec<u8>, buckets: &[Bucket], of: impl Fn(&Bucket) -> i64) {
     let numbers: Vec<i64> = buckets.iter().map(of).collect();
+    let mut column = Vec::new();
     match &numbers[..] {
         [first, rest @ ..] if rest.iter().all(|n| n == first) => {
-            out.push(CODEC_CONSTANT);
-            out.extend(first.to_le_bytes());
+            column.push(CODEC_CONSTANT);
+            column.extend(first.to_le_bytes());
         }
-        _ => put_column(out, &numbers, Effort::Thorough),
+        _ => put_column(&mut column, &numbers, Effort::Thorough),
     }
+    put_bytes(out, &column);
 }
 
-fn take_integers(reader: &mut Reader<'_>, count: usize) -> Option<Vec<i64>> {
-    if reader.rest().first() == Some(&CODEC_CONSTANT) {
-        reader.byte()?;
-        return Some(vec![i64::from_le_bytes(reader.array()?); count]);
-    }
-    let mut numbers = Vec::new();
-    append_column(reader, count, &mut numbers)?;
-    Some(numbers)
+/// The columns of a chunk, decoded as they are asked for.
+struct Stored<'a> {
+    count: usize,
+    integers: [&'a [u8]; INTEGERS],
+    values: [&'a [u8]; VALUES],
 }
 
-fn take_values(reader: &mut Reader<'_>, count: usize, earlier: &[Vec<f64>]) -> Option<Vec<f64>> {
-    match *reader.rest().first()? {
-        CODEC_CONSTANT => {
+impl<'a> Stored<'a> {
+    fn take(reader: &mut Reader<'a>, count: usize) -> Option<Self> {
+        let (mut integers, mut values) = ([&[][..]; INTEGERS], [&[][..]; VALUES]);
+        for column in integers.iter_mut().chain(&mut values) {
+            *column = reader.bytes()?;
+        }
+        reader.is_empty().then_some(Self { count, integers, values })
+    }
+
+    fn integers(&self, at: usize) -> Option<Vec<i64>> {
+        let mut reader = Reader::new(self.integers[at]);
+        if reader.rest().first() == Some(&CODEC_CONSTANT) {
             reader.byte()?;
-            Some(vec![f64::from_bits(u64::from_le_bytes(reader.array()?)); count])
+            let number = i64::from_le_bytes(reader.array()?);
+            return reader.is_empty().then(|| vec![number; self.count]);
         }
-        CODEC_SAME => {
-            let [_, same] = reader.array()?;
-            earlier.get(usize::from(same)).cloned()
-        }
-        _ => {
-            let mut values = Vec::new();
-            append_column(reader, count, &mut values)?;
-            Some(values)
+        let mut numbers = Vec::new();
+        append_column(&mut reader, self.count, &mut numbers)?;
+        reader.is_empty().then_some(numbers)
+    }
+
+    fn values(&self, at: usize) -> Option<Vec<f64>> {
+        let mut reader = Reader::new(self.values[at]);
+        match *reader.rest().first()? {
+            CODEC_CONSTANT => {
+                reader.byte()?;
+                let value = f64::from_bits(u64::from_le_bytes(reader.array()?));
+                reader.is_empty().then(|| vec![value; self.count])
+            }
+            CODEC_SAME => {
+                let [_, same] = reader.array()?;
+                let same = usize::from(same);
+                if same < at && reader.is_empty() { self.values(same) } else { None }
+            }
+            _ => {
+                let mut values = Vec::new();
+                append_column(&mut reader, self.count, &mut values)?;
+                reader.is_empty().then_some(values)
+            }
         }
     }
 }
 
-/// The width and the buckets of [`encode`]d bytes, in order of time; `None` when they are not that.
-pub(crate) fn decode(bytes: &[u8]) -> Option<(i64, Vec<Bucket>)> {
+/// The width and the buckets of [`encode`]d bytes, in order of time, with what of them is `wanted` and
+/// 0 in place of the rest; `None` when they are not that.
+pub(crate) fn decode(bytes: &[u8], wanted: RollupParts) -> Option<(i64, Vec<Bucket>)> {
     let mut reader = Reader::new(bytes);
     let [TYPE_ROLLUP, exponent @ 0..=9] = reader.array()? else { return None };
     let width_ns = i64::try_from(reader.u64()?).ok().filter(|width_ns| *width_ns > 0)?;
@@ -107,43 +135,50 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(i64, Vec<Bucket>)> {
         return None;
     }
     let unit = 10_i64.pow(u32::from(exponent));
-    let mut integers: Vec<Vec<i64>> = Vec::with_capacity(INTEGERS);
-    for _ in 0..INTEGERS {
-        integers.push(take_integers(&mut reader, count)?);
-    }
-    let mut values: Vec<Vec<f64>> = Vec::with_capacity(VALUES);
-    for _ in 0..VALUES {
-        values.push(take_values(&mut reader, count, &values)?);
-    }
-    let [numbers, counts, firsts, lasts, resets, changes, ends] = &integers[..] else { return None };
-    let [first, last, min, max, sum, falls] = &values[..] else { return None };
+    let stored = Stored::take(&mut reader, count)?;
+    let (numbers, counts, lasts) = (stored.integers(0)?, stored.integers(1)?, stored.integers(3)?);
+    let ends = stored.integers(6)?;
     let mut buckets = Vec::with_capacity(count);
     for at in 0..count {
         let end_ns = numbers[at].checked_mul(width_ns)?;
         let start_ns = end_ns.checked_sub(width_ns)?;
         let time = |offset: i64| start_ns.checked_add(offset.checked_mul(unit)?);
-        let (first_ns, last_ns) = (time(firsts[at])?, time(lasts[at])?);
+        let last_ns = time(lasts[at])?;
         let ended_ns = if ends[at] == 0 { None } else { Some(time(ends[at])?) };
-        let bucket = Bucket {
-            end_ns,
-            count: counts[at].try_into().ok()?,
-            first: (first_ns, first[at]),
-            last: (last_ns, last[at]),
-            min: min[at],
-            max: max[at],
-            sum: sum[at],
-            falls: falls[at],
-            resets: resets[at].try_into().ok()?,
-            changes: changes[at].try_into().ok()?,
-            ended_ns,
-        };
-        let inside = start_ns < first_ns && first_ns <= last_ns && bucket.time_ns().1 <= end_ns;
-        if !inside {
+        if last_ns <= start_ns || last_ns.max(ended_ns.unwrap_or(last_ns)) > end_ns {
             return None;
         }
-        buckets.push(bucket);
+        buckets.push(Bucket::bare(end_ns, counts[at].try_into().ok()?, last_ns, ended_ns));
     }
-    (reader.is_empty() && buckets.is_sorted_by(|a, b| a.end_ns < b.end_ns)).then_some((width_ns, buckets))
+    let mut each = |parts: RollupParts, column: usize, set: fn(&mut Bucket, f64)| {
+        if wanted.has(parts) {
+            let values = stored.values(column)?;
+            buckets.iter_mut().zip(values).for_each(|(bucket, value)| set(bucket, value));
+        }
+        Some(())
+    };
+    each(RollupParts::FIRST, 0, |bucket, value| bucket.first.1 = value)?;
+    each(RollupParts::LAST, 1, |bucket, value| bucket.last.1 = value)?;
+    each(RollupParts::EXTREMES, 2, |bucket, value| bucket.min = value)?;
+    each(RollupParts::EXTREMES, 3, |bucket, value| bucket.max = value)?;
+    each(RollupParts::SUM, 4, |bucket, value| bucket.sum = value)?;
+    each(RollupParts::FALLS, 5, |bucket, value| bucket.falls = value)?;
+    if wanted.has(RollupParts::FIRST) {
+        for (bucket, offset) in buckets.iter_mut().zip(stored.integers(2)?) {
+            let first_ns = (bucket.end_ns - width_ns).checked_add(offset.checked_mul(unit)?)?;
+            if first_ns <= bucket.end_ns - width_ns || first_ns > bucket.last.0 {
+                return None;
+            }
+            bucket.first.0 = first_ns;
+        }
+    }
+    if wanted.has(RollupParts::STEPS) {
+        let steps = stored.integers(4)?.into_iter().zip(stored.integers(5)?);
+        for (bucket, (resets, changes)) in buckets.iter_mut().zip(steps) {
+            (bucket.resets, bucket.changes) = (resets.try_into().ok()?, changes.try_into().ok()?);
+        }
+    }
+    buckets.is_sorted_by(|a, b| a.end_ns < b.end_ns).then_some((width_ns, buckets))
 }
 
 /// What is known of `buckets`, which are at least one, without decoding them: their number instead of
@@ -202,18 +237,28 @@ mod tests {
     proptest! {
         #[test]
         fn decoding_gives_what_was_encoded_to_the_bit(buckets in any_buckets()) {
-            let (width, back) = decode(&encode(&buckets, MINUTE)).unwrap();
+            let (width, back) = decode(&encode(&buckets, MINUTE), RollupParts::ALL).unwrap();
             prop_assert_eq!(width, MINUTE);
             prop_assert_eq!(text(&back), text(&buckets));
         }
 
         #[test]
+        fn parts_of_it_are_the_same_in_all_of_it(buckets in any_buckets()) {
+            let bytes = encode(&buckets, MINUTE);
+            let parts = RollupParts::FIRST | RollupParts::SUM;
+            let known = |b: &Bucket| (b.end_ns, b.count, b.first.0, b.first.1.to_bits(), b.last.0, b.sum.to_bits(), b.ended_ns);
+            let back = decode(&bytes, parts).unwrap().1;
+            prop_assert_eq!(back.iter().map(known).collect::<Vec<_>>(), buckets.iter().map(known).collect::<Vec<_>>());
+            prop_assert!(back.iter().all(|b| b.resets == 0 && b.max.to_bits() == 0));
+        }
+
+        #[test]
         fn damaged_bytes_never_panic_and_never_grow(buckets in any_buckets(), at in any::<prop::sample::Index>(), flip in 1..=255_u8, cut in any::<prop::sample::Index>()) {
             let mut bytes = encode(&buckets, MINUTE);
-            let _ = decode(&bytes[..cut.index(bytes.len())]);
+            let _ = decode(&bytes[..cut.index(bytes.len())], RollupParts::ALL);
             let at = at.index(bytes.len());
             bytes[at] ^= flip;
-            if let Some((_, buckets)) = decode(&bytes) {
+            if let Some((_, buckets)) = decode(&bytes, RollupParts::ALL) {
                 prop_assert!(buckets.len() <= CHUNK_POINTS_MAX);
             }
         }
@@ -222,7 +267,7 @@ mod tests {
         fn other_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut typed = vec![TYPE_ROLLUP, 3];
             typed.extend(bytes);
-            let _ = decode(&typed);
+            let _ = decode(&typed, RollupParts::ALL);
         }
     }
 

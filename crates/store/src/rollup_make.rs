@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
+use model::RollupParts;
+
 use crate::SeriesId;
 use crate::batch::AppendError;
 use crate::read::{Piece, Sources};
@@ -156,7 +158,7 @@ impl Rolling<'_> {
         let mut made = Made::default();
         for day in days {
             let range = (day_start(day).saturating_add(1), day_end(day));
-            let known = |segments| self.inner.read_buckets(segments, series, range);
+            let known = |segments| self.inner.read_buckets(segments, series, range, RollupParts::ALL);
             let (minute, quarter) = (known(&minute), known(&quarter));
             let gone = range.0 < self.raw_from_ns;
             let pieces = if gone { &new } else { &all };

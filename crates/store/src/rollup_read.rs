@@ -3,21 +3,14 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use model::{RolledUp, RollupAsk, RollupParts};
+
 use crate::SeriesId;
 use crate::read::{Part, Piece, Sources, sweep};
 use crate::rollup::{self, Bucket, MINUTE_NS, QUARTER_NS, day_of};
 use crate::segment::{Class, Segment};
 use crate::series::State;
 use crate::store::Inner;
-
-/// How far [`crate::Store::rollups`] came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RolledUp {
-    /// From here on single samples are to be read.
-    pub raw_from_ns: i64,
-    /// The widest buckets among those that stand for samples which are no more, nanoseconds.
-    pub gone_width_ns: Option<i64>,
-}
 
 type Range = (i64, i64);
 
@@ -76,27 +69,22 @@ impl RollupSources {
 
 impl Inner {
     /// See [`crate::Store::rollups`].
-    pub(crate) fn rollups(
-        &self,
-        series: SeriesId,
-        range: Range,
-        align_ns: Option<i64>,
-        into: &mut Vec<Bucket>,
-    ) -> RolledUp {
+    pub(crate) fn rollups(&self, series: SeriesId, ask: &RollupAsk, into: &mut Vec<Bucket>) -> RolledUp {
+        let range = (ask.from_ns, ask.to_ns);
         let none = RolledUp { raw_from_ns: range.0, gone_width_ns: None };
         let Some(sources) = RollupSources::of(&self.read_state(), series, range) else { return none };
-        let fits = |width_ns: &i64| align_ns.is_some_and(|align_ns| align_ns % width_ns == 0);
+        let fits = |width_ns: &i64| ask.align_ns.is_some_and(|align_ns| align_ns % width_ns == 0);
         let width_ns = [QUARTER_NS, MINUTE_NS].into_iter().find(fits);
         let mut end = RolledUp { raw_from_ns: sources.raw_from_ns.max(range.0), gone_width_ns: None };
         if range.0 < sources.raw_from_ns {
             let before = (range.0, range.1.min(sources.raw_from_ns - 1));
-            let buckets = self.gone(series, &sources, before, width_ns);
+            let buckets = self.gone(series, &sources, before, (width_ns, ask.parts));
             end.gone_width_ns = buckets.iter().map(|(width_ns, _)| *width_ns).max();
             into.extend(buckets.into_iter().map(|(_, bucket)| bucket));
         }
         if let Some(width_ns) = width_ns.filter(|_| sources.raw_from_ns <= range.1) {
             let segments = if width_ns == QUARTER_NS { &sources.quarter } else { &sources.minute };
-            let buckets = self.read_buckets(segments, series, (sources.raw_from_ns, range.1));
+            let buckets = self.read_buckets(segments, series, (sources.raw_from_ns, range.1), ask.parts);
             end.raw_from_ns = sources.whole_until(&buckets, width_ns, range.1);
             into.extend(buckets.into_iter().filter(|bucket| bucket.end_ns < end.raw_from_ns));
         }
@@ -109,12 +97,16 @@ impl Inner {
         series: SeriesId,
         sources: &RollupSources,
         range: Range,
-        width_ns: Option<i64>,
+        (width_ns, parts): (Option<i64>, RollupParts),
     ) -> Vec<(i64, Bucket)> {
-        let mut quarter = self.read_buckets(&sources.quarter, series, range);
-        let mut minute = self.read_buckets(&sources.minute, series, range);
         let damage = &mut |why| self.report_damage(why);
         let (times_ns, values) = columns_of(sources.late.clone().pieces(series, range, damage), damage);
+        // What came late is taken into whole buckets.
+        let parts = if times_ns.is_empty() { parts } else { RollupParts::ALL };
+        let mut quarter = self.read_buckets(&sources.quarter, series, range, parts);
+        let minute = || self.read_buckets(&sources.minute, series, range, parts);
+        let mut minute =
+            if width_ns == Some(QUARTER_NS) && times_ns.is_empty() { Vec::new() } else { minute() };
         let (from, to) = within(&times_ns, range);
         let late = take_late(&minute, &quarter, &times_ns[from..to], &values[from..to]);
         minute.extend(late.0);
@@ -140,6 +132,7 @@ impl Inner {
         segments: &[Arc<Segment>],
         series: SeriesId,
         (from_ns, to_ns): Range,
+        parts: RollupParts,
     ) -> Vec<Bucket> {
         let mut buckets = Vec::new();
         for segment in segments {
@@ -147,7 +140,10 @@ impl Inner {
                 if !entry.summary.overlaps(from_ns, to_ns) {
                     continue;
                 }
-                match segment.buckets(series, &entry) {
+                match segment.buckets(series, &entry, parts) {
+                    Ok(some) if entry.summary.time_ns.0 >= from_ns && entry.summary.time_ns.1 <= to_ns => {
+                        buckets.extend(some);
+                    }
                     Ok(some) => buckets.extend(some.into_iter().filter(|bucket| {
                         let (first_ns, last_ns) = bucket.time_ns();
                         first_ns <= to_ns && from_ns <= last_ns

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, io};
 
-use model::{Labels, Sample, SeriesIdentity};
+use model::{Labels, RollupParts, Sample, SeriesIdentity};
 
 use crate::SeriesId;
 use crate::chunk::{self, CHUNK_POINTS_MAX, Summary};
@@ -725,7 +725,7 @@ impl Segment {
 
     /// The summary of a block's chunk.
     fn summary(&self, chunk: &[u8]) -> Result<Summary, String> {
-        if let Some((_, buckets)) = rollup_chunk::decode(chunk) {
+        if let Some((_, buckets)) = rollup_chunk::decode(chunk, RollupParts::ALL) {
             return Ok(rollup_chunk::summary(&buckets));
         }
         let times = chunk::times_at(chunk).map(|at| self.times(at)).transpose()?;
@@ -840,8 +840,13 @@ impl Segment {
     }
 
     /// The roll-ups at `entry`; an error says in words what and where the damage is.
-    pub(crate) fn buckets(&self, series: SeriesId, entry: &Entry) -> Result<Vec<Bucket>, String> {
-        let found = rollup_chunk::decode(self.chunk(series, entry)?.bytes());
+    pub(crate) fn buckets(
+        &self,
+        series: SeriesId,
+        entry: &Entry,
+        parts: RollupParts,
+    ) -> Result<Vec<Bucket>, String> {
+        let found = rollup_chunk::decode(self.chunk(series, entry)?.bytes(), parts);
         let fits = |(width_ns, buckets)| (Some(width_ns) == self.class.width_ns()).then_some(buckets);
         found.and_then(fits).ok_or_else(|| {
             self.mark_damaged();

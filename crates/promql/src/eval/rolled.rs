@@ -2,6 +2,8 @@
 //! them, and of a bucket some of its samples stand for all where nothing else is left.
 
 use super::Evaluator;
+use model::{RollupAsk, RollupParts};
+
 use super::over::{Frame, Growth, VISITS_PER_CHECK, add};
 use super::table::Row;
 use crate::error::{QueryError, Span};
@@ -10,27 +12,21 @@ use crate::notes::Note;
 use crate::number::seconds;
 use crate::source::{Bucket, Columns, Series};
 
-/// Whether a function is answered by whole buckets as by their samples.
-pub(super) fn takes(over: Over) -> bool {
-    matches!(
-        over,
-        Over::Absent
-            | Over::Avg
-            | Over::Changes
-            | Over::Count
-            | Over::Delta
-            | Over::First
-            | Over::Increase
-            | Over::Last
-            | Over::Max
-            | Over::Min
-            | Over::Present
-            | Over::Rate
-            | Over::Resets
-            | Over::Sum
-            | Over::TsOfFirst
-            | Over::TsOfLast
-    )
+/// What of buckets a function needs that is answered by whole ones as by their samples; nothing of
+/// one that is not.
+pub(super) fn parts(over: Over) -> Option<RollupParts> {
+    let edges = RollupParts::FIRST | RollupParts::LAST;
+    Some(match over {
+        Over::Absent | Over::Count | Over::Present | Over::TsOfLast => RollupParts::NONE,
+        Over::First | Over::TsOfFirst => RollupParts::FIRST,
+        Over::Last => RollupParts::LAST,
+        Over::Max | Over::Min => RollupParts::EXTREMES,
+        Over::Avg | Over::Sum => RollupParts::SUM,
+        Over::Delta => edges,
+        Over::Increase | Over::Rate => edges | RollupParts::FALLS,
+        Over::Changes | Over::Resets => edges | RollupParts::STEPS,
+        _ => return None,
+    })
 }
 
 impl Evaluator<'_> {
@@ -39,15 +35,14 @@ impl Evaluator<'_> {
     pub(super) fn rolled(
         &self,
         series: &dyn Series,
-        (from_ns, to_ns): (i64, i64),
-        align_ns: Option<i64>,
+        ask: RollupAsk,
         told: (Span, bool),
     ) -> Result<(Vec<Bucket>, i64), QueryError> {
         let mut buckets = Vec::new();
         if !self.rollups {
-            return Ok((buckets, from_ns));
+            return Ok((buckets, ask.from_ns));
         }
-        let end = series.rollups(from_ns, to_ns, align_ns, &mut buckets)?;
+        let end = series.rollups(&ask, &mut buckets)?;
         self.budget.read(buckets.len() as u64)?;
         if let Some(width_ns) = end.gone_width_ns {
             self.note(Note::RolledUp { width_ns, sampled: told.1 }, told.0);
@@ -150,7 +145,7 @@ impl Frame<'_> {
     }
 }
 
-/// Of a function that [`takes`] buckets; there is at least one.
+/// Of a function that takes buckets, with the [`parts`] it needs; there is at least one.
 fn value(over: Over, buckets: &[Bucket], window: (i64, i64)) -> Option<f64> {
     let (first, last) = (buckets.first()?, buckets.last()?);
     let count = || buckets.iter().map(|bucket| bucket.count).sum::<u64>();

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use model::{Labels, is_stale_marker};
+use model::{Labels, RollupAsk, RollupParts, is_stale_marker};
 
 use super::table::{Bits, Grid, Row, Table, Value};
 use super::{Evaluator, Samples, parallel, rolled};
@@ -85,10 +85,11 @@ impl Evaluator<'_> {
         let series = self.select(selector, from, refs.last())?;
         self.budget.plan(series.len() as u64, grid.steps as u64)?;
         let rows = parallel(&self.budget, series, |(labels, series)| {
-            let range = (from, refs.last());
-            let (rolled, from) = self.rolled(&*series, range, None, (span, true))?;
+            let parts = RollupParts::FIRST | RollupParts::LAST;
+            let ask = RollupAsk { from_ns: from, to_ns: refs.last(), align_ns: None, parts };
+            let (rolled, from) = self.rolled(&*series, ask, (span, true))?;
             let columns =
-                self.read(&*series, (from, range.1), false, |summary| instant_need(summary, refs))?;
+                self.read(&*series, (from, ask.to_ns), false, |summary| instant_need(summary, refs))?;
             let (columns, alive) = rolled::instants(&rolled, columns);
             let last = LastValues { columns: &columns, alive: &alive, lookback_ns: self.lookback_ns };
             let row = last.row(labels, refs, times);
@@ -198,10 +199,16 @@ impl Evaluator<'_> {
         let range = (from, ends.last());
         let series = self.select(selector, range.0, range.1)?;
         self.budget.plan(series.len() as u64, grid.steps as u64)?;
+        let parts = over.and_then(rolled::parts);
+        let takes = parts.is_some();
+        let ask = RollupAsk {
+            from_ns: range.0,
+            to_ns: range.1,
+            align_ns: parts.map(|_| windows.align_ns()),
+            parts: parts.unwrap_or(RollupParts::LAST),
+        };
         let results = parallel(&self.budget, series, |(labels, series)| {
-            let takes = over.is_some_and(rolled::takes);
-            let align_ns = takes.then(|| windows.align_ns());
-            let (rolled, from) = self.rolled(&*series, range, align_ns, (node.span, !takes))?;
+            let (rolled, from) = self.rolled(&*series, ask, (node.span, !takes))?;
             let range = (from, range.1);
             let columns = self.read(&*series, range, weighted, |summary| windows.need(over, summary))?;
             let columns = without_markers(columns);

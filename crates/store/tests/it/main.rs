@@ -14,6 +14,7 @@ mod full_disk;
 mod laws;
 mod maintenance;
 mod replacing;
+mod rollup_files;
 mod rollups;
 mod selection;
 mod semantics;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use model::{Labels, Sample, SeriesIdentity};
+use model::{Labels, RollupAsk, RollupParts, Sample, SeriesIdentity};
 use proptest::prelude::*;
 use store::{Batch, Bucket, Collision, Matcher, Options, SeriesBatch, SeriesId, Store};
 
@@ -75,10 +75,14 @@ fn text(buckets: &[Bucket]) -> Vec<String> {
     buckets.iter().map(text).collect()
 }
 
+fn ask((from_ns, to_ns): (i64, i64), align_ns: Option<i64>) -> RollupAsk {
+    RollupAsk { from_ns, to_ns, align_ns, parts: RollupParts::ALL }
+}
+
 /// Roll-ups as far as they go, and from there on the samples.
 fn rolled(store: &Store, id: SeriesId, range: (i64, i64), align: i64) -> (Vec<Bucket>, Points) {
     let mut buckets = Vec::new();
-    let end = store.rollups(id, range.0, range.1, Some(align), &mut buckets);
+    let end = store.rollups(id, &ask(range, Some(align)), &mut buckets);
     let samples = read_range(store, id, end.raw_from_ns, range.1);
     let inside = samples.iter().filter(|s| (end.raw_from_ns..=range.1).contains(&s.time_ns));
     (buckets, inside.map(|s| (s.time_ns, s.value)).collect())
@@ -134,7 +138,7 @@ fn days_are_rolled_up_when_they_rest_and_outlive_their_samples() {
             let (buckets, _) = rolled(store, sparse_id, everything, align);
             assert_eq!(text(&buckets), text(&expected(&sparse, QUARTER)), "{align}");
         }
-        let none = store.rollups(dense_id, everything.0, everything.1, None, &mut Vec::new());
+        let none = store.rollups(dense_id, &ask(everything, None), &mut Vec::new());
         assert_eq!(none.gone_width_ns, Some(MINUTE));
         assert_eq!(store.series(dense_id).map(|s| s.points), Some(0));
         assert_eq!(store.status().damage, Vec::<String>::new());
