@@ -234,6 +234,21 @@ fn open_files() -> Check {
     }
 }
 
+/// What the server's segments hold, for whoever may see it.
+fn kept(store: &serde_json::Value) -> Option<Check> {
+    let of = |class: &str| store["class_bytes"][class].as_u64().map(bytes);
+    Some(ok(
+        "kept",
+        format!(
+            "samples of runs {}, of no run {}, their roll-ups of 1 minute {}, of 15 minutes {}",
+            of("run")?,
+            of("fleet")?,
+            of("rollup_1m")?,
+            of("rollup_15m")?
+        ),
+    ))
+}
+
 /// Whether the server answers, and is of our version.
 fn server(matches: &ArgMatches, config: &Config) -> Vec<Check> {
     let server = Server::of(matches);
@@ -275,6 +290,7 @@ fn server(matches: &ArgMatches, config: &Config) -> Vec<Check> {
             "the rest is readable; restore the files from a backup if there is one",
         ));
     }
+    checks.extend(kept(&status["store"]));
     checks.extend(storage::running(&server, config));
     checks
 }

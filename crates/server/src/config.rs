@@ -4,6 +4,7 @@
 //! Flag before variable before file before default; a key that is not in the table is an error.
 
 mod alerting;
+mod retention;
 mod storage;
 mod tls;
 
@@ -18,6 +19,7 @@ use crate::nearest::nearest;
 use crate::reload::Reread;
 
 pub use alerting::AlertingConfig;
+pub use retention::RetentionConfig;
 pub use storage::{StorageConfig, StorageKind};
 pub use tls::TlsConfig;
 
@@ -84,6 +86,8 @@ pub struct Config {
     pub starter_rules: bool,
     /// Whom alerts are told to.
     pub alerting: AlertingConfig,
+    /// How long what is kept, and how many series there may be.
+    pub retention: RetentionConfig,
     /// Whether own metrics and states of runs are stored.
     pub own_metrics: bool,
     /// How often they are.
@@ -236,7 +240,8 @@ pub const FIELDS: [Field; COUNT] = {
 };
 
 /// The tables of settings, in the order in which help and reference show them.
-const PARTS: [&[Field]; 4] = [&SETTINGS, &tls::FIELDS, &alerting::FIELDS, &storage::FIELDS];
+const PARTS: [&[Field]; 5] =
+    [&SETTINGS, &tls::FIELDS, &alerting::FIELDS, &storage::FIELDS, &retention::FIELDS];
 
 const COUNT: usize = {
     let (mut count, mut part) = (0, 0);
@@ -520,6 +525,7 @@ impl Default for Config {
             rule_interval: Duration::from_secs(15),
             starter_rules: true,
             alerting: AlertingConfig::default(),
+            retention: RetentionConfig::default(),
             own_metrics: true,
             own_metrics_interval: Duration::from_secs(15),
             query: QueryConfig {

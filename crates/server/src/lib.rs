@@ -200,10 +200,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         .and_then(|l| l.set_nonblocking(true).map(|()| l))
         .map_err(|source| StartError::Bind { address, source })?;
     let addr = listener.local_addr().map_err(|source| StartError::Bind { address, source })?;
-    let store = Store::open(
-        &config.data_dir,
-        store::Options { reserve_bytes: config.reserve_bytes, ..store::Options::default() },
-    )?;
+    let store = Store::open(&config.data_dir, config.retention.options(config.reserve_bytes))?;
     let access = access::Access::new(&config, &store);
     if is_open && !access.is_guarded() {
         return Err(StartError::Open { address });

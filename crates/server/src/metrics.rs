@@ -193,6 +193,11 @@ impl Metrics {
         self.tls_reloads.write(&mut page);
         self.rules.write(&mut page);
         self.queries.write(&mut page);
+        let classes = "truegauge_store_class_bytes";
+        head(&mut page, classes, "gauge", "Bytes of segments, by what they hold.");
+        for (class, bytes) in &status.class_bytes {
+            let _ = writeln!(page, "{classes}{{class=\"{class}\"}} {bytes}");
+        }
         let load = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64;
         let mut put = |name: &str, kind: &str, value: f64, help: &str| {
             head(&mut page, name, kind, help);

@@ -20,6 +20,8 @@ pub(crate) struct Wishes {
     pub(crate) time_max: Option<Duration>,
     /// How old the last sample may be to count as current.
     pub(crate) lookback: Option<Duration>,
+    /// Whether roll-ups may answer, as they do when nothing is said.
+    pub(crate) rollups: Option<bool>,
 }
 
 /// Times of one query.
@@ -83,6 +85,7 @@ pub(crate) async fn ask<T: Send + 'static>(
     let cancel = Cancel::new();
     let options = Options {
         lookback: wishes.lookback.unwrap_or(Options::default().lookback),
+        rollups: wishes.rollups.unwrap_or(Options::default().rollups),
         limits,
         memory: app.turns.query_memory.clone(),
         cancel: cancel.clone(),

@@ -29,6 +29,7 @@ mod notify;
 mod points;
 mod process;
 mod prometheus;
+mod retention;
 mod rules;
 mod stream;
 mod words;

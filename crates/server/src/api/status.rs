@@ -1,5 +1,7 @@
 //! How the server itself is.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
@@ -32,6 +34,9 @@ pub(crate) struct StoreStatus {
     head_points: Option<u64>,
     segments: Option<u64>,
     disk_bytes: Option<u64>,
+    /// Bytes of segments by what they hold: `run` and `fleet` samples of runs and of no run,
+    /// `rollup_1m` and `rollup_15m` roll-ups of the latter.
+    class_bytes: Option<BTreeMap<&'static str, u64>>,
     free_bytes: Option<u64>,
     reserve_bytes: u64,
     commits_total: Option<u64>,
@@ -63,6 +68,7 @@ pub(crate) async fn status(State(app): State<App>, caller: Caller) -> Result<Jso
                 head_points: whole(store.head_points),
                 segments: whole(store.segments),
                 disk_bytes: whole(store.disk_bytes),
+                class_bytes: everything.then(|| store.class_bytes.into_iter().collect()),
                 free_bytes: whole(store.free_bytes),
                 reserve_bytes: app.config.reserve_bytes,
                 commits_total: whole(store.commits_total),

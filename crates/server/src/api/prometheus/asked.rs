@@ -126,11 +126,19 @@ impl Asked {
         }
     }
 
-    /// `timeout` and `lookback_delta`.
+    /// `timeout`, `lookback_delta` and `rollups`.
     pub(super) fn wishes(&self) -> Result<Wishes, Failure> {
         let if_given =
             |name| if self.get(name).is_empty() { Ok(None) } else { self.duration(name).map(Some) };
-        Ok(Wishes { time_max: if_given("timeout")?, lookback: if_given("lookback_delta")? })
+        let rollups = match self.get("rollups") {
+            "" | "auto" => None,
+            "never" => Some(false),
+            other => {
+                let problem = format_args!("found {other:?}, wanted \"auto\" or \"never\"");
+                return Err(Failure::parameter("rollups", problem));
+            }
+        };
+        Ok(Wishes { time_max: if_given("timeout")?, lookback: if_given("lookback_delta")?, rollups })
     }
 
     /// What `match[]` selects of what the caller sees: one list of matchers for each selector. At least
