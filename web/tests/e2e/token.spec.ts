@@ -43,6 +43,7 @@ base('a link logs in once, the bar says who one is, and logging out ends it', as
     await expect(who).toHaveCount(0);
     await page.goto(server.url + path);
     await expect(page.getByRole('alert')).toContainText('used already');
+    await expect(page.getByRole('dialog')).toHaveCount(0);
     await clean(page);
   } finally {
     await server.stop();
