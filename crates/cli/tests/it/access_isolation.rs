@@ -69,7 +69,8 @@ fn token(server: &Server, project: &Project, scopes: &[&str]) -> String {
 }
 
 /// What differs from one moment, process or server to the next, whatever is in it.
-const PASSING: [&str; 14] = [
+const PASSING: [&str; 15] = [
+    "timings",
     "uptime_seconds",
     "request_id",
     "startTime",
@@ -295,4 +296,51 @@ fn a_stream_tells_of_what_its_reader_may_see() {
         }
     }
     assert!(seen.contains(&my_run) && !seen.contains(&their_run), "{seen}");
+}
+
+#[test]
+fn alerts_are_seen_by_their_labels_and_rules_by_those_who_see_everything() {
+    let home = tempfile::tempdir().unwrap();
+    let rules = home.path().join("rules.yml");
+    let alert = "- alert: Marked\n    expr: last_over_time(loss[1h]) >= 0\n    annotations: {summary: \"{{ $labels.shard }}\"}";
+    std::fs::write(&rules, format!("groups:\n- name: zqrules\n  interval: 1s\n  rules:\n  {alert}\n"))
+        .unwrap();
+    let quiet = ["--token", ROOT, "--own-metrics=false", "--starter-rules=false"];
+    let server = Server::start(&[&quiet[..], &["--rule-files", rules.to_str().unwrap()]].concat());
+    let named = |project: &str, mark: &str| Project {
+        path: RunPath { project: project.into(), ..RunPath::default() },
+        mark: mark.into(),
+        runs: 1,
+    };
+    let (mine, theirs) = (named("mine", "zq1"), named("theirs", "zq2"));
+    let mine_reads = token(&server, &mine, &["read", "ingest", "agent", "admin"]);
+    let now_ns =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i64;
+    for (writer, project) in [&mine, &theirs].into_iter().enumerate() {
+        let mut sent = pushed(&mut Random(1), project, 0, writer as u8 + 1);
+        let sample = model::Sample { time_ns: now_ns, value: 1.0, step: None };
+        let labels = [("shard".to_owned(), project.mark.clone())];
+        sent.series = vec![wire::push::Series::new("loss", &labels, "", &[sample])];
+        assert_eq!(push(&server, ROOT, &sent), 200);
+    }
+    let alerts = |token: &str| ask(&server, token, &get("/api/v1/alerts")).json()["data"]["alerts"].clone();
+    let of = |alerts: &Value| -> Vec<String> {
+        let labels =
+            alerts.as_array().unwrap().iter().map(|alert| alert["labels"]["project"].as_str().unwrap());
+        let mut labels: Vec<String> = labels.map(str::to_owned).collect();
+        labels.sort();
+        labels
+    };
+    crate::process::eventually("both alerts fire", || (of(&alerts(ROOT)).len() == 2).then_some(()));
+    let seen = alerts(&mine_reads);
+    assert_eq!(of(&seen), ["mine"]);
+    assert!(!seen.to_string().contains("zq2"), "{seen}");
+    let shown = |token: &str| ask(&server, token, &get("/api/v1/rules")).json()["data"]["groups"].clone();
+    assert_eq!((shown(ROOT).as_array().unwrap().len(), shown(&mine_reads)), (1, json!([])));
+    let firing = get("/api/v1/query?query=count%20by%20(project)%20(ALERTS)");
+    let found = crate::process::eventually("ALERTS is stored", || {
+        let found = ask(&server, &mine_reads, &firing).json()["data"]["result"].clone();
+        (found != json!([])).then_some(found)
+    });
+    assert_eq!((found.as_array().unwrap().len(), &found[0]["metric"]["project"]), (1, &json!("mine")));
 }

@@ -289,6 +289,7 @@ fn of_prometheus(route: &str, words: &Words, queries: &[String]) -> Option<Vec<Q
         "/api/v1/write" => Vec::new(),
         "/api/v1/query" => for_queries(&format!("&time={at}"))
             .into_iter()
+            .chain(for_queries(&format!("&time={at}&stats=all")).into_iter().step_by(5))
             .chain(queries.iter().map(|query| Question {
                 method: "POST",
                 path: route.into(),
