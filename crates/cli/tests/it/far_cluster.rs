@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
@@ -26,8 +27,14 @@ pub(crate) struct Cluster {
     arguments: Vec<String>,
 }
 
+/// A port that stays free while the cluster is away: the system hands out those above 32,768.
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static TRIES: AtomicU32 = AtomicU32::new(0);
+    let next = || std::process::id().wrapping_mul(16).wrapping_add(TRIES.fetch_add(1, Ordering::Relaxed));
+    std::iter::repeat_with(|| 20_000 + (next() % 12_000) as u16)
+        .take(12_000)
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("a free port")
 }
 
 /// Now, milliseconds since the epoch.
