@@ -231,34 +231,7 @@ impl Metrics {
         put("truegauge_http_panics_total", "counter", load(&self.panics), "Requests whose handler panicked.");
         put("truegauge_http_connections", "gauge", load(&self.connections), "Open connections.");
         put("truegauge_http_streams", "gauge", load(&self.streams), "Open event streams.");
-        put("truegauge_store_series", "gauge", status.series as f64, "Series known.");
-        put(
-            "truegauge_store_head_samples",
-            "gauge",
-            status.head_points as f64,
-            "Points in memory, not yet in a segment.",
-        );
-        put("truegauge_store_segments", "gauge", status.segments as f64, "Segment files.");
-        put("truegauge_store_disk_bytes", "gauge", status.disk_bytes as f64, "Bytes on disk.");
-        put(
-            "truegauge_store_free_bytes",
-            "gauge",
-            status.free_bytes as f64,
-            "Free bytes on the data directory's disk.",
-        );
-        put("truegauge_store_commits_total", "counter", status.commits_total as f64, "Durable commits.");
-        put(
-            "truegauge_store_damaged_places",
-            "gauge",
-            status.damage.len() as f64,
-            "Places of damage found in the store, at most 100 are counted.",
-        );
-        put(
-            "truegauge_store_refusing_writes",
-            "gauge",
-            f64::from(u8::from(status.refusing.is_some())),
-            "1 while writes are refused.",
-        );
+        put_store(status, &mut put);
         put(
             "process_start_time_seconds",
             "gauge",
@@ -270,6 +243,38 @@ impl Metrics {
         }
         page
     }
+}
+
+/// Hands the store's figures to `put`.
+fn put_store(status: &store::Status, put: &mut impl FnMut(&str, &str, f64, &str)) {
+    put("truegauge_store_series", "gauge", status.series as f64, "Series known.");
+    put(
+        "truegauge_store_head_samples",
+        "gauge",
+        status.head_points as f64,
+        "Points in memory, not yet in a segment.",
+    );
+    put("truegauge_store_segments", "gauge", status.segments as f64, "Segment files.");
+    put("truegauge_store_disk_bytes", "gauge", status.disk_bytes as f64, "Bytes on disk.");
+    put(
+        "truegauge_store_free_bytes",
+        "gauge",
+        status.free_bytes as f64,
+        "Free bytes on the data directory's disk.",
+    );
+    put("truegauge_store_commits_total", "counter", status.commits_total as f64, "Durable commits.");
+    put(
+        "truegauge_store_damaged_places",
+        "gauge",
+        status.damage.len() as f64,
+        "Places of damage found in the store, at most 100 are counted.",
+    );
+    put(
+        "truegauge_store_refusing_writes",
+        "gauge",
+        f64::from(u8::from(status.refusing.is_some())),
+        "1 while writes are refused.",
+    );
 }
 
 /// Writes what is said about a metric.

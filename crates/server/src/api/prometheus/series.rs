@@ -44,7 +44,10 @@ pub(super) async fn series(State(app): State<App>, asked: Asked) -> Result<Respo
 
 /// Names of labels.
 pub(super) async fn names(State(app): State<App>, asked: Asked) -> Result<Response, Failure> {
-    list(app, asked, "/api/v1/labels", |store, matchers, (from_ns, to_ns)| store.label_names(matchers, from_ns, to_ns)).await
+    list(app, asked, "/api/v1/labels", |store, matchers, (from_ns, to_ns)| {
+        store.label_names(matchers, from_ns, to_ns)
+    })
+    .await
 }
 
 /// Values of one label.
