@@ -12,7 +12,7 @@ ARGS ?=
 
 say = @printf '\033[1m== %s\033[0m\n' $(1)
 
-.PHONY: help need need-test web binary wheel build demo test test-rust test-off-linux test-python test-web bench lint fmt clean
+.PHONY: help need need-test web binary wheel build demo test test-rust test-off-linux test-python test-web bench crash lint fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ test-web: web/node_modules/.package-lock.json
 
 bench: build ## measure against the peers, as ratios in one run
 	@benches/run $(ARGS)
+
+crash: ## kill -9 a server under load ROUNDS=200 times, and compare what is there with what was acknowledged
+	CRASH_ROUNDS=$(or $(ROUNDS),200) cargo test --locked -p cli --test it crash::kill -- --nocapture
 
 lint: need web $(VENV)/.ready ## formatters, linters and type checkers, no changes
 	cargo fmt --all --check

@@ -68,6 +68,10 @@ pub struct Config {
     pub tls: TlsConfig,
     /// Free bytes on the data directory's disk below which writes are refused.
     pub reserve_bytes: u64,
+    /// Samples in memory from which they are sealed.
+    pub seal_points: u64,
+    /// Age at which samples in memory are sealed however few they are.
+    pub seal_age: Duration,
     /// Folder whose orphaned spools are taken in.
     pub spool_dir: PathBuf,
     /// Whether orphaned spools are taken in.
@@ -253,7 +257,7 @@ const COUNT: usize = {
 };
 
 /// Those of the server itself.
-const SETTINGS: [Field; 23] = [
+const SETTINGS: [Field; 25] = [
     field(
         "data_dir",
         "data-dir",
@@ -349,6 +353,28 @@ const SETTINGS: [Field; 23] = [
         "Free space on the data directory's disk below which writes are refused and reads go on",
         |c, v| {
             c.reserve_bytes = bytes(one(v)?)?;
+            Ok(())
+        },
+    ),
+    field(
+        "seal_points",
+        "seal-points",
+        Shape::Number,
+        "524288",
+        "Samples in memory from which they are sealed into a file, once each series has 256; fewer make a start after a crash faster and files larger",
+        |c, v| {
+            c.seal_points = number(one(v)?)?;
+            Ok(())
+        },
+    ),
+    field(
+        "seal_age",
+        "seal-age",
+        Shape::Duration,
+        "2h",
+        "Age at which samples in memory are sealed into a file however few they are",
+        |c, v| {
+            c.seal_age = duration(one(v)?)?;
             Ok(())
         },
     ),
@@ -516,6 +542,8 @@ impl Default for Config {
             allowed_origins: Vec::new(),
             tls: TlsConfig::default(),
             reserve_bytes: 256 << 20,
+            seal_points: 512 << 10,
+            seal_age: Duration::from_secs(2 * 3_600),
             spool_dir: home_dir("XDG_STATE_HOME", ".local/state").join("truegauge/spool"),
             adopt_spools: true,
             scrape: Vec::new(),

@@ -200,7 +200,12 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         .and_then(|l| l.set_nonblocking(true).map(|()| l))
         .map_err(|source| StartError::Bind { address, source })?;
     let addr = listener.local_addr().map_err(|source| StartError::Bind { address, source })?;
-    let store = Store::open(&config.data_dir, config.retention.options(config.reserve_bytes))?;
+    let options = store::Options {
+        seal_points: config.seal_points,
+        seal_age_ns: config.seal_age.as_nanos().try_into().unwrap_or(i64::MAX),
+        ..config.retention.options(config.reserve_bytes)
+    };
+    let store = Store::open(&config.data_dir, options)?;
     let access = access::Access::new(&config, &store);
     if is_open && !access.is_guarded() {
         return Err(StartError::Open { address });

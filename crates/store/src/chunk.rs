@@ -442,6 +442,23 @@ mod tests {
         }
 
         #[test]
+        fn damage_of_shared_times_never_panics_and_never_grows(samples in any_samples(), at in any::<prop::sample::Index>(), flip in 1..=255_u8, cut in any::<prop::sample::Index>()) {
+            let times: Vec<i64> = samples.iter().map(|s| s.time_ns).collect();
+            let packed = encode_times(&times, Effort::Quick);
+            let mut wrong = packed.clone();
+            wrong[at.index(packed.len())] ^= flip;
+            prop_assert!(decode_times(&wrong).is_none_or(|back| back.len() <= CHUNK_POINTS_MAX && back.is_sorted()));
+            prop_assert!(decode_times(&packed[..cut.index(packed.len())]).is_none());
+            let bytes = encode_shared(&samples, 70_000, Effort::Quick);
+            let mut wrong = bytes.clone();
+            wrong[at.index(bytes.len())] ^= flip;
+            prop_assert!(decode(&wrong, Some(&times)).is_none_or(|back| back.len() == times.len()));
+            let cut = &bytes[..cut.index(bytes.len())];
+            prop_assert!(decode(cut, Some(&times)).is_none());
+            prop_assert!(with_times_at(cut, 1).is_none_or(|moved| decode(&moved, Some(&times)).is_none()));
+        }
+
+        #[test]
         fn summaries_come_back_and_add_up(samples in any_samples(), at in any::<prop::sample::Index>()) {
             let whole = Summary::of(&samples);
             let mut bytes = Vec::new();

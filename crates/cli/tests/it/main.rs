@@ -16,6 +16,7 @@ mod api;
 mod backup;
 mod compare;
 mod complete;
+mod crash;
 mod doors;
 mod durability;
 mod exemplars;

@@ -8,6 +8,9 @@
 //! sample as they lie after a day's end and by metric, peak memory, and what selecting, reading and
 //! reopening cost. 1,000 GPUs and 24 hours are 61.8 million samples of 15,700 series; the default is a
 //! tenth of the GPUs for six hours.
+//!
+//! With `ENGINE_CRASH` it measures instead how long a store opens that was left by a crash, and with
+//! `ENGINE_UNSEALED` as well how long when nothing but the bound on memory made it seal.
 
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program for humans")]
 
@@ -36,10 +39,13 @@ fn main() {
     let gpus: usize = argument(1).map_or(100, |text| text.parse().unwrap());
     let hours: i64 = argument(2).map_or(6, |text| text.parse().unwrap());
     let dir = argument(3).map_or_else(|| PathBuf::from("measure-engine"), PathBuf::from);
+    let end = T0 + hours * HOUR;
     let store = open(&dir);
+    if std::env::var_os("ENGINE_CRASH").is_some() {
+        return crash(store, &dir, gpus, hours);
+    }
     let mut senders = Senders::new(gpus);
     ingest(&store, &mut senders, hours);
-    let end = T0 + hours * HOUR;
     queries(&store, end);
     backup(&store, &dir);
     settle(&store, &dir, end);
@@ -58,7 +64,36 @@ fn main() {
 }
 
 fn open(dir: &Path) -> Store {
-    Store::open(dir, Options { reserve_bytes: 0, ..Options::default() }).unwrap()
+    let mut options = Options { reserve_bytes: 0, ..Options::default() };
+    if std::env::var_os("ENGINE_UNSEALED").is_some() {
+        (options.seal_points, options.seal_age_ns) = (u64::MAX, i64::MAX);
+    }
+    Store::open(dir, options).unwrap()
+}
+
+/// Runs itself as a process that ends as by `kill -9`, or is that process; then opens what it left.
+fn crash(store: Store, dir: &Path, gpus: usize, hours: i64) {
+    if std::env::var_os("ENGINE_CRASHES").is_some() {
+        ingest(&store, &mut Senders::new(gpus), hours);
+        std::process::abort();
+    }
+    drop(store);
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    again.args(std::env::args().skip(1)).env("ENGINE_CRASHES", "1").status().unwrap();
+    let log = std::fs::metadata(dir.join("catalogue.redb")).unwrap().len() >> 20;
+    let cost = Cost::start();
+    let store = open(dir);
+    let status = store.status();
+    println!(
+        "open after a crash: {}; {} points of {} series in a log of {log} MB, {} segments, peak memory {} MB",
+        cost.text(),
+        status.head_points,
+        status.series,
+        status.segments,
+        peak_mb()
+    );
+    drop(store);
+    std::fs::remove_dir_all(dir).unwrap();
 }
 
 /// CPU and wall time since it was started.
