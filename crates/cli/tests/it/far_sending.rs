@@ -329,6 +329,33 @@ fn what_metrics_are_is_told_once() {
     assert_eq!((told, samples), (1, 2));
 }
 
+#[test]
+fn a_silent_cluster_does_not_keep_the_server_from_stopping() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (send, asked) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // Kept open and never answered.
+        let streams: Vec<_> = listener.incoming().inspect(|_| send.send(()).unwrap()).collect();
+        drop(streams);
+    });
+    let mut server = Server::start(&[
+        "--storage-kind",
+        "prometheus",
+        "--storage-write-url",
+        &url,
+        "--storage-query-url",
+        &url,
+        "--storage-request-time-max",
+        "1h",
+        "--own-metrics=false",
+        "--starter-rules=false",
+    ]);
+    assert_eq!(write(&server, &[("__name__", "up")], &[(now_ms(), 1.0)]), 204);
+    asked.recv_timeout(crate::process::DEADLINE).unwrap();
+    assert_eq!(server.terminate(), 0);
+}
+
 /// Takes remote write as a far storage does and hands the bodies on.
 fn take_requests(mut stream: std::net::TcpStream, send: &std::sync::mpsc::Sender<Vec<u8>>) {
     use std::io::{Read, Write};

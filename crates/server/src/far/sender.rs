@@ -246,7 +246,12 @@ impl Sender {
         let connection = self.connection.take();
         let body = Bytes::copy_from_slice(&part.body);
         let limit = far.config.request_time_max;
-        let work = async { tokio::time::timeout(limit, post(&far, connection, body)).await };
+        let work = async {
+            tokio::select! {
+                said = tokio::time::timeout(limit, post(&far, connection, body)) => said,
+                () = over(&far) => Ok(Err("the server stops".to_owned())),
+            }
+        };
         let said = match far.runtime.block_on(work) {
             Ok(Ok((said, connection))) => {
                 self.connection = connection;
@@ -300,6 +305,14 @@ impl Sender {
             }
         }
     }
+}
+
+/// Returns a while after the server was told to stop: a far end that is silent does not hold it up.
+async fn over(far: &Far) {
+    while !far.is_stopping() {
+        tokio::time::sleep(IDLE).await;
+    }
+    tokio::time::sleep(DRAIN_TIME_MAX).await;
 }
 
 /// Posts a body; what the far end said, and the connection if it can be used again.
