@@ -12,6 +12,9 @@ use crate::segment::{Class, Segment};
 use crate::series::State;
 use crate::store::Inner;
 
+/// Samples in a bucket from which it is read faster than they are.
+const SAMPLES_WORTH: i64 = 10;
+
 type Range = (i64, i64);
 
 /// What the roll-ups of a series are read from, taken while the state is locked.
@@ -22,8 +25,8 @@ struct RollupSources {
     quarter: Vec<Arc<Segment>>,
     /// First time of samples, not before `raw_from_ns`, that no roll-up holds yet.
     unrolled_from_ns: Option<i64>,
-    /// First and last time in each file of samples that roll-ups hold as well.
-    rolled: Vec<Range>,
+    /// First and last time in each file of samples that roll-ups hold as well, and how many it has.
+    rolled: Vec<(Range, u32)>,
     /// Samples that came after those of their time were gone, until they are in the roll-ups.
     late: Sources,
 }
@@ -52,7 +55,7 @@ impl RollupSources {
                 Class::Minute => found.minute.push(Arc::clone(segment)),
                 Class::Quarter => found.quarter.push(Arc::clone(segment)),
                 Class::Fleet if listed.time_ns.1 < raw_from_ns => {}
-                Class::Fleet if segment.is_rolled() => found.rolled.push(listed.time_ns),
+                Class::Fleet if segment.is_rolled() => found.rolled.push((listed.time_ns, listed.points)),
                 Class::Fleet => {
                     let earliest_ns = found.unrolled_from_ns.unwrap_or(i64::MAX);
                     found.unrolled_from_ns = Some(earliest_ns.min(listed.time_ns.0));
@@ -82,7 +85,8 @@ impl Inner {
             end.gone_width_ns = buckets.iter().map(|(width_ns, _)| *width_ns).max();
             into.extend(buckets.into_iter().map(|(_, bucket)| bucket));
         }
-        if let Some(width_ns) = width_ns.filter(|_| sources.raw_from_ns <= range.1) {
+        let pays = |width_ns: &i64| sources.raw_from_ns <= range.1 && sources.pays(*width_ns);
+        if let Some(width_ns) = width_ns.filter(pays) {
             let segments = if width_ns == QUARTER_NS { &sources.quarter } else { &sources.minute };
             let buckets = self.read_buckets(segments, series, (sources.raw_from_ns, range.1), ask.parts);
             end.raw_from_ns = sources.whole_until(&buckets, width_ns, range.1);
@@ -158,6 +162,14 @@ impl Inner {
 }
 
 impl RollupSources {
+    /// Whether buckets are read faster than the samples that they stand for.
+    fn pays(&self, width_ns: i64) -> bool {
+        let stretches: i64 =
+            self.rolled.iter().map(|((first_ns, last_ns), _)| (last_ns - first_ns) / width_ns + 1).sum();
+        let samples: i64 = self.rolled.iter().map(|(_, points)| i64::from(*points)).sum();
+        samples >= SAMPLES_WORTH * stretches
+    }
+
     /// The time from which on `buckets`, all of `width_ns`, do not hold everything that there is.
     fn whole_until(&self, buckets: &[Bucket], width_ns: i64, to_ns: i64) -> i64 {
         let start =
@@ -166,7 +178,7 @@ impl RollupSources {
             buckets.binary_search_by_key(&rollup::end_of(time_ns, width_ns), |b| b.end_ns).is_ok()
         };
         let mut until_ns = to_ns.saturating_add(1);
-        for (first_ns, last_ns) in &self.rolled {
+        for ((first_ns, last_ns), _) in &self.rolled {
             // A day's samples are rolled up together, so the first of them speaks for all.
             let first_ns = *first_ns.max(&self.raw_from_ns);
             if first_ns <= to_ns && (day_of(first_ns) != day_of(*last_ns) || !holds(first_ns)) {
