@@ -137,9 +137,13 @@ class Ours(Server):
         ]
 
     def settle(self) -> None:
-        """Sealing goes on beside the load; an ordinary stop seals the rest."""
-        self.stop()
-        self.start()
+        """What was sealed last is rolled up and merged after the start: waits until nothing works."""
+        deadline = time.monotonic() + 120
+        quiet = 0
+        while quiet < 3 and time.monotonic() < deadline:
+            before = self.cpu()
+            time.sleep(1)
+            quiet = quiet + 1 if self.cpu() - before < 0.05 else 0
 
     def sealed(self) -> tuple[float, str] | None:
         """Segments; what lies beside them is named apart."""
