@@ -134,7 +134,12 @@ impl Evaluator<'_> {
         series.chunks(range.0, range.1, &mut |chunk| {
             let summary = chunk.summary();
             let mut take = || -> Result<(), QueryError> {
-                match need(&summary) {
+                let needed = match need(&summary) {
+                    // Roll-ups told of a part of it already.
+                    Need::Value(_) if summary.time_ns.0 < range.0 => Need::All,
+                    needed => needed,
+                };
+                match needed {
                     Need::Nothing => {}
                     Need::Value(value) => {
                         self.budget.read(1)?;
