@@ -85,7 +85,7 @@ impl Sender {
                     .map(|at| Point { time_ms: time_ms(at), value: Self::value(series, at) })
                     .collect();
                 let (name, label) = (self.name(), series.to_string());
-                writer.series([("__name__", name.as_str()), ("series", label.as_str())].into_iter(), &points);
+                writer.series([("__name__", name.as_str()), ("series", label.as_str())], &points);
             }
             let headers = vec![("content-type", CONTENT_TYPE), ("content-encoding", "snappy")];
             return ("/api/v1/write", headers, writer.finish().unwrap());
@@ -202,9 +202,9 @@ fn post(address: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Opt
     stream.set_read_timeout(Some(DEADLINE)).ok()?;
     let mut head = format!("POST {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
     for (name, value) in headers {
-        head += &format!("{name}: {value}\r\n");
+        head.extend([name, ": ", value, "\r\n"]);
     }
-    head += &format!("content-length: {}\r\n\r\n", body.len());
+    head.extend([format!("content-length: {}\r\n\r\n", body.len())]);
     stream.write_all(head.as_bytes()).ok()?;
     stream.write_all(body).ok()?;
     let mut answer = Vec::new();
