@@ -5,8 +5,8 @@
 
 mod args;
 mod backup;
-mod compare;
 mod chart;
+mod compare;
 mod doctor;
 mod export;
 mod export_file;
@@ -18,10 +18,10 @@ mod rules;
 mod runs;
 mod sync;
 mod table;
+mod token;
 mod up;
 
 use std::process::ExitCode;
-mod token;
 
 fn main() -> ExitCode {
     args::main()

@@ -36,8 +36,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
     let token = matches.get_one::<String>("token").map(String::as_str).filter(|token| !token.is_empty());
     let mut line = Line::new();
     let trust = client::Trust::from_env(|name| std::env::var(name).ok());
-    let sent =
-        client::sync::send_trusting(&dir, (url, token, &trust), &mut |progress| line.tell(&progress));
+    let sent = client::sync::send_trusting(&dir, (url, token, &trust), &mut |progress| line.tell(&progress));
     line.end();
     let outcome = sent.map_err(failure)?;
     if matches.get_flag("json") {

@@ -69,7 +69,7 @@ pub(crate) fn command() -> Command {
     let login = verb(
         "login",
         "Print a link that logs one browser in with the rights of your token",
-        "Examples:\n  truegauge token login\n  xdg-open \"$(truegauge token login --url https://gauge.example.org)\"",
+        "Examples:\n  truegauge token login\n  truegauge token login --url https://gauge.example.org",
     );
     Command::new("token")
         .about("Make, list and revoke access tokens; log a browser in")

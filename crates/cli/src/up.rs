@@ -110,10 +110,7 @@ fn greet(running: &Running, data_dir: &Path) {
     if let Some(link) = running.login_url() {
         lines.push(format!("log a browser in, once, within ten minutes: {link}"));
     }
-    lines.extend([
-        String::new(),
-        "log from Python:".to_owned(),
-    ]);
+    lines.extend([String::new(), "log from Python:".to_owned()]);
     if running.addr.port() != DEFAULT_PORT {
         lines.push(format!("    # where it runs: export TRUEGAUGE_URL={url}"));
     }

@@ -11,8 +11,8 @@ use crate::access::Access;
 use crate::board::Board;
 use crate::config::Config;
 use crate::error::ApiError;
-use crate::live::Live;
 use crate::known::Known;
+use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::reload::Reloads;
@@ -41,10 +41,10 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     /// The settings it was started with.
     pub(crate) config: Config,
-    /// Own counters.
-    pub(crate) metrics: Metrics,
     /// By what somebody gets in.
     pub(crate) access: Access,
+    /// Own counters.
+    pub(crate) metrics: Metrics,
     /// Rows of the runs list.
     pub(crate) board: Board,
     /// What changed lately.

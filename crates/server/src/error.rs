@@ -51,6 +51,7 @@ pub(crate) fn code_of(status: StatusCode) -> &'static str {
         404 => "not_found",
         405 => "method_not_allowed",
         408 => "timeout",
+        409 => "conflict",
         413 => "too_large",
         415 => "unsupported_media_type",
         429 => "too_many_requests",

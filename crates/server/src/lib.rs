@@ -23,8 +23,8 @@ mod complete;
 pub mod config;
 mod duration;
 mod error;
-mod far;
 mod export;
+mod far;
 mod filter;
 mod grid;
 mod guard;
@@ -35,10 +35,10 @@ mod linger;
 mod live;
 mod m4;
 mod metrics;
-mod notify;
 mod nearest;
-mod own;
+mod notify;
 pub mod offline;
+mod own;
 mod points;
 mod query;
 mod reload;
@@ -63,9 +63,9 @@ use tokio::sync::watch;
 pub use access::{CreatedToken, NewToken, TokenBook, TokenError, TokenRow};
 pub use config::Config;
 pub use export::{Ask, Format, Unusable, parquet_points};
+pub use far::{FarError, Finding, check_storage};
 pub use notify::NotifyError;
 pub use reload::Reread;
-pub use far::{FarError, Finding, check_storage};
 pub use ruling::RulesError;
 pub use scraping::ScrapingError;
 pub use starters::rules as starter_rules;
@@ -153,8 +153,8 @@ impl StartError {
             Self::Store(store::OpenError::Locked { .. }) => "one directory has one server: send to the one that runs, its log says where it listens".into(),
             Self::Store(_) => "check that the directory exists, is yours and its disk is not full".into(),
             Self::Scraping(_) => "docs/guides/scraping.md shows how targets are written".into(),
-            Self::Notify(_) => "docs/guides/rules.md shows how Alertmanagers are written".into(),
             Self::Far(_) => "docs/guides/far-storage.md shows what `[storage]` needs".into(),
+            Self::Notify(_) => "docs/guides/rules.md shows how Alertmanagers are written".into(),
             Self::Rules(_) => "`truegauge rules check FILE` says all that is wrong with a file".into(),
             Self::Threads(_) => "raise the limit on processes (`ulimit -u`)".into(),
         }
@@ -254,7 +254,14 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     scraping::start(&app, targets)?;
     ruling::start(&app, groups)?;
     tracing::info!(address = %addr, data_dir = %app.config.data_dir.display(), "listening");
-    Ok(Running { addr, url: url_of(addr, tls.is_some()), stop, runtime: Some(runtime), serving: Some(serving), app })
+    Ok(Running {
+        addr,
+        url: url_of(addr, tls.is_some()),
+        stop,
+        runtime: Some(runtime),
+        serving: Some(serving),
+        app,
+    })
 }
 
 /// An address that a browser on this machine can open.
@@ -334,10 +341,10 @@ fn close(runtime: tokio::runtime::Runtime, app: &app::App, ended: Ended) {
     if ended == Ended::Stopped {
         scraping::stop(app);
         ruling::stop(app);
+        std::mem::take(&mut *app.notifier()).stop();
         if let Some(far) = &app.far {
             far.stop();
         }
-        std::mem::take(&mut *app.notifier()).stop();
         runtime.shutdown_timeout(Duration::from_secs(1));
         access::note_used(app);
         app.store.close();

@@ -213,13 +213,7 @@ impl Store {
     /// Hands the values of the label `name` that start with `prefix` to `take`, in order, each with the
     /// number of series that have it, among those that fit all `matchers`. Holds the index while it
     /// does: `take` must be quick.
-    pub fn each_value(
-        &self,
-        name: &str,
-        matchers: &[Matcher<'_>],
-        prefix: &str,
-        take: &mut TakeValue<'_>,
-    ) {
+    pub fn each_value(&self, name: &str, matchers: &[Matcher<'_>], prefix: &str, take: &mut TakeValue<'_>) {
         self.0.inner.each_value(name, matchers, prefix, take);
     }
 

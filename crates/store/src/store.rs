@@ -307,8 +307,7 @@ impl Inner {
     pub(crate) fn forget_token(&self, id: [u8; 6]) -> Result<(), AppendError> {
         let mut writer = self.lock_writer();
         self.make_ready(&mut writer)?;
-        let (change, counters) =
-            (Change { tokens: vec![(id, None)], ..Change::default() }, writer.counters);
+        let (change, counters) = (Change { tokens: vec![(id, None)], ..Change::default() }, writer.counters);
         self.commit(&mut writer, &change, counters, |state| _ = state.tokens.remove(&id))
     }
 

@@ -20,7 +20,11 @@ pub(super) fn settings(config: &Config) -> Vec<Check> {
     match server::check_storage(config) {
         Ok(findings) => findings.into_iter().map(check).collect(),
         Err(error) => {
-            vec![fail("storage", error.to_string(), "docs/guides/far-storage.md shows what `[storage]` needs")]
+            vec![fail(
+                "storage",
+                error.to_string(),
+                "docs/guides/far-storage.md shows what `[storage]` needs",
+            )]
         }
     }
 }

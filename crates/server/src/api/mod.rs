@@ -31,8 +31,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use utoipa::OpenApi;
 
-use crate::app::{App, Shared};
 use crate::access::{Caller, needs as access_needs};
+use crate::app::{App, Shared};
 use crate::error::ApiError;
 use crate::guard;
 

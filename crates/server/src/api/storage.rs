@@ -46,7 +46,7 @@ pub(crate) struct CheckAnswer {
 /// Writes a few samples to the far storage and reads them back: whether it can be reached, takes our
 /// credentials, and how late samples may come.
 #[utoipa::path(post, operation_id = "checkStorage", path = "/api/tg/v1/storage/check",
-    responses((status = 200, body = CheckAnswer), (status = 404, body = crate::error::ErrorBody)))]
+    responses((status = 200, body = CheckAnswer), (status = 409, body = crate::error::ErrorBody)))]
 pub(crate) async fn check(State(app): State<App>) -> Result<Json<CheckAnswer>, ApiError> {
     let far = app.far.as_ref().ok_or_else(no_far)?;
     Ok(Json(CheckAnswer { checks: far.probe().await }))
@@ -54,7 +54,7 @@ pub(crate) async fn check(State(app): State<App>) -> Result<Json<CheckAnswer>, A
 
 /// Sends everything again that the far storage refused.
 #[utoipa::path(post, operation_id = "retryRefused", path = "/api/tg/v1/storage/refused/retry",
-    responses((status = 200, body = RefusedAnswer), (status = 404, body = crate::error::ErrorBody)))]
+    responses((status = 200, body = RefusedAnswer), (status = 409, body = crate::error::ErrorBody)))]
 pub(crate) async fn retry(State(app): State<App>) -> Result<Json<RefusedAnswer>, ApiError> {
     blocking(move || {
         let far = app.far.as_ref().ok_or_else(no_far)?;
@@ -65,7 +65,7 @@ pub(crate) async fn retry(State(app): State<App>) -> Result<Json<RefusedAnswer>,
 
 /// Forgets everything that the far storage refused; what is kept here stays.
 #[utoipa::path(delete, operation_id = "forgetRefused", path = "/api/tg/v1/storage/refused",
-    responses((status = 200, body = RefusedAnswer), (status = 404, body = crate::error::ErrorBody)))]
+    responses((status = 200, body = RefusedAnswer), (status = 409, body = crate::error::ErrorBody)))]
 pub(crate) async fn forget(State(app): State<App>) -> Result<Json<RefusedAnswer>, ApiError> {
     blocking(move || {
         let far = app.far.as_ref().ok_or_else(no_far)?;
@@ -75,7 +75,8 @@ pub(crate) async fn forget(State(app): State<App>) -> Result<Json<RefusedAnswer>
 }
 
 fn no_far() -> ApiError {
-    ApiError::missing("this server has no far storage").hint("`[storage] kind = \"prometheus\"` names one")
+    ApiError::new(StatusCode::CONFLICT, "this server has no far storage")
+        .hint("`[storage] kind = \"prometheus\"` names one")
 }
 
 fn failed(reason: String) -> ApiError {
