@@ -543,7 +543,7 @@ impl Default for Config {
             tls: TlsConfig::default(),
             reserve_bytes: 256 << 20,
             seal_points: 512 << 10,
-            seal_age: Duration::from_secs(2 * 3_600),
+            seal_age: Duration::from_hours(2),
             spool_dir: home_dir("XDG_STATE_HOME", ".local/state").join("truegauge/spool"),
             adopt_spools: true,
             scrape: Vec::new(),

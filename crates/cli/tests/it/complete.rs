@@ -186,7 +186,7 @@ fn what_costs_series_is_told_of_all_of_one_metric_and_of_refused_labels() {
     assert_eq!(all["refusedLabels"], Value::Array(Vec::new()));
     let mut writer = RequestWriter::new();
     let labels = [("__name__", "m"), ("job", "edge"), ("request_id", "1")];
-    writer.series(labels.into_iter(), &[Point { time_ms: T0_SECONDS * 1_000, value: 1.0 }]);
+    writer.series(labels, &[Point { time_ms: T0_SECONDS * 1_000, value: 1.0 }]);
     let headers = [("content-type", CONTENT_TYPE), ("content-encoding", "snappy")];
     let refused = server.ask("POST", "/api/v1/write", &headers, &writer.finish().unwrap());
     assert_eq!(refused.status, 400);

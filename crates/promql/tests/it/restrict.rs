@@ -63,7 +63,7 @@ fn nothing_of_others_is_in_the_answers() {
         ("sum(max_over_time(a[1h:1m]))", 1.0),
         ("sum(a @ 0)", 1.0),
         (r#"sum(label_replace(a, "project", "theirs", "", ""))"#, 1.0),
-        (r#"sum(a and ignoring(project) b)"#, 1.0),
+        ("sum(a and ignoring(project) b)", 1.0),
         (r#"sum(a unless a{project="theirs"})"#, 1.0),
         (r#"sum(absent(a{project="theirs"}))"#, 1.0),
         ("sum(a * on (organization) group_left b)", 1.0),
