@@ -141,12 +141,11 @@ fn mergeable(state: &State, rest_ns: i64, now_ns: i64) -> Vec<Arc<Segment>> {
         let stretch = segment.class.stretch_of(segment.time_ns.1);
         groups.entry((segment.class, stretch)).or_default().push(segment);
     }
-    // What is in roll-ups stays apart from what is not, or it would be rolled up again.
+    let scattered: Vec<&Arc<Segment>> = state.segments.iter().filter(|s| is_scattered(s)).collect();
     let rows: Vec<(Class, i64, &[&Arc<Segment>])> = groups
         .iter()
         .flat_map(|((class, stretch), group)| {
-            let rows = group.chunk_by(|a, b| a.is_rolled() == b.is_rolled());
-            rows.map(|row| (*class, *stretch, row))
+            apart(group, state, &scattered).into_iter().map(|row| (*class, *stretch, row))
         })
         .collect();
     let fit = rows.iter().find_map(|(_, _, row)| neighbours(row));
@@ -154,6 +153,52 @@ fn mergeable(state: &State, rest_ns: i64, now_ns: i64) -> Vec<Arc<Segment>> {
         rows.iter().find_map(|(class, stretch, row)| closed(*class, *stretch, row, rest_ns, now_ns))
     })
     .unwrap_or_default()
+}
+
+/// Whether a file holds samples of several stretches, as one of long ago may.
+fn is_scattered(segment: &Segment) -> bool {
+    segment.class.stretch_of(segment.time_ns.0) != segment.class.stretch_of(segment.time_ns.1)
+}
+
+/// The parts of a group, which is in order of age, of which each may become one file.
+fn apart<'g>(
+    group: &'g [&'g Arc<Segment>],
+    state: &State,
+    scattered: &[&Arc<Segment>],
+) -> Vec<&'g [&'g Arc<Segment>]> {
+    let mut rows = Vec::new();
+    let mut from = 0;
+    for to in 1..=group.len() {
+        let ends = group.get(to).is_none_or(|next| {
+            // What is in roll-ups stays apart from what is not, or it would be rolled up again.
+            next.is_rolled() != group[from].is_rolled()
+                || group[from..to].iter().any(|older| is_replaced(older, next, state, scattered))
+        });
+        if ends {
+            rows.push(&group[from..to]);
+            from = to;
+        }
+    }
+    rows
+}
+
+/// Whether a file of another stretch, younger than `older` and older than `next`, may have replaced
+/// samples of the former: as one file with the latter they would count again.
+fn is_replaced(older: &Segment, next: &Segment, state: &State, scattered: &[&Arc<Segment>]) -> bool {
+    let replaces = |other: &&Arc<Segment>| {
+        older.age < other.age
+            && other.age < next.age
+            && other.class == older.class
+            && other.class.stretch_of(other.time_ns.1) != older.class.stretch_of(older.time_ns.1)
+            && other.time_ns.0 <= older.time_ns.1
+            && older.time_ns.0 <= other.time_ns.1
+    };
+    // Files of one stretch each overlap no file of another.
+    if is_scattered(older) {
+        state.segments.iter().any(|s| replaces(&s))
+    } else {
+        scattered.iter().any(replaces)
+    }
 }
 
 /// All files of a stretch that is over, unless a few samples that came late would have many rewritten.

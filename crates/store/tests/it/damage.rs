@@ -202,7 +202,7 @@ fn unfinished_files_of_a_crash_are_removed() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(24)))]
 
     #[test]
     fn any_flipped_byte_of_a_segment_is_survived(at in any::<prop::sample::Index>(), flip in 1..=255_u8) {

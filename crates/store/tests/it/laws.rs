@@ -77,7 +77,7 @@ impl Expected {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(24)))]
 
     #[test]
     fn whatever_happens_a_store_holds_the_points_it_acknowledged(acts in prop::collection::vec(any_act(), 1..40)) {

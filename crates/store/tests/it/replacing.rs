@@ -82,7 +82,7 @@ fn any_act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(32)))]
 
     #[test]
     fn whatever_happens_the_last_word_counts(acts in prop::collection::vec(any_act(), 1..80)) {
@@ -122,6 +122,51 @@ proptest! {
         }
         store.close();
         prop_assert_eq!(store.status().head_points, 0);
+        prop_assert_eq!(store.status().damage, Vec::<String>::new());
+    }
+}
+
+/// Points by day, place in it and value, and the hours that pass then.
+type Round = (Vec<(i64, i64, u8)>, i64);
+
+fn any_rounds() -> impl Strategy<Value = Vec<Round>> {
+    let day = prop_oneof![3 => -45..-28_i64, 1 => -400..4_i64, 2 => -3..1_i64];
+    let points = prop::collection::vec((day, 0..6_i64, 0..4_u8), 1..12);
+    prop::collection::vec((points, prop_oneof![3 => Just(0), 1 => 0..40_i64]), 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases(24)))]
+
+    #[test]
+    fn the_last_word_counts_however_long_ago(rounds in any_rounds(), rolls: bool, reopens in 2..20_usize) {
+        const HOUR: i64 = 3_600_000 * MS;
+        let dir = tempfile::tempdir().unwrap();
+        let reopen = || {
+            let kept = Options { seal_points: 1, fleet_retention_ns: 500 * 24 * HOUR, ..raw_only() };
+            let day = if rolls { 24 * HOUR } else { 0 };
+            let options = Options { minute_retention_ns: 500 * day, quarter_retention_ns: 500 * day, ..kept };
+            Store::open(dir.path(), options).unwrap()
+        };
+        let mut store = reopen();
+        let mut known = BTreeMap::new();
+        let mut now = T0;
+        for (round, (points, hours)) in rounds.into_iter().enumerate() {
+            let points: Vec<_> =
+                points.iter().map(|(day, at, v)| (T0 + day * 24 * HOUR + at * MS, f64::from(*v))).collect();
+            known.extend(points.iter().map(|(time, value)| (*time, value.to_bits())));
+            store.append(scraped(1, points)).unwrap();
+            now += hours * HOUR;
+            for _ in 0..=hours {
+                store.maintain(now).unwrap();
+            }
+            if round % reopens == 1 {
+                drop(store);
+                store = reopen();
+            }
+            let want: Vec<(i64, u64)> = known.iter().map(|(time, value)| (*time, *value)).collect();
+            prop_assert_eq!(stored(&store, 1), want);
+        }
         prop_assert_eq!(store.status().damage, Vec::<String>::new());
     }
 }
@@ -279,4 +324,26 @@ fn the_latest_word_about_a_metric_is_kept() {
     check(&store);
     drop(store);
     check(&open(dir.path()));
+}
+
+#[test]
+fn points_of_long_ago_keep_their_last_value_when_files_of_other_days_are_merged() {
+    let dir = tempfile::tempdir().unwrap();
+    let day = 86_400_000 * MS;
+    let options = || Options { seal_points: 1, fleet_retention_ns: 365 * day, ..raw_only() };
+    let store = Store::open(dir.path(), options()).unwrap();
+    // What is older than a month lies in one file, whatever its day.
+    let (before, after) = (T0 - 40 * day, T0 - 35 * day);
+    let mut rounds = vec![vec![(before, 1.0), (after, 1.0)], vec![(before, 2.0)]];
+    rounds.extend((1..20).map(|n| vec![(after + n * MS, 1.0)]));
+    for (round, points) in (1..).zip(rounds) {
+        store.append(scraped(1, points)).unwrap();
+        // Memory is sealed when it is two hours old.
+        store.maintain(T0 + round * 180_000 * MS).unwrap();
+        store.maintain(T0 + (round * 180_000 + 7_200_000) * MS).unwrap();
+    }
+    assert_eq!(store.status().head_points, 0);
+    let files = store.status().segments;
+    assert!(files < 10, "{files} files: nothing was merged");
+    assert_eq!(stored(&store, 1)[0], (before, 2.0_f64.to_bits()));
 }

@@ -88,7 +88,7 @@ fn roll_ups_of_version_2_are_read() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(12)))]
 
     #[test]
     fn what_is_read_of_damaged_files_is_what_was_written(

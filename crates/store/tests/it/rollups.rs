@@ -307,7 +307,7 @@ fn any_act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(32)))]
 
     #[test]
     fn roll_ups_and_what_follows_them_are_all_that_was_written(acts in prop::collection::vec(any_act(), 1..24)) {
@@ -340,7 +340,8 @@ proptest! {
             for (series, points) in &all {
                 let id = number(&store, &format!("n{series}"));
                 for (align, width) in [(QUARTER, QUARTER), (MINUTE, MINUTE)] {
-                    let (mut buckets, samples) = rolled(&store, id, (D0 - DAY + 1, D0 + 9 * DAY), align);
+                    // Beyond the longest that so many gaps may take.
+                    let (mut buckets, samples) = rolled(&store, id, (D0 - DAY + 1, D0 + 90 * DAY), align);
                     buckets.extend(expected(&samples, width));
                     prop_assert_eq!(text(&buckets), text(&expected(points, width)));
                 }

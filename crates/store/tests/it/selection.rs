@@ -60,7 +60,7 @@ fn any_matcher() -> impl Strategy<Value = (&'static str, MatchOp, &'static str)>
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(48)))]
 
     #[test]
     fn a_selector_finds_what_fits_and_nothing_else(

@@ -97,3 +97,9 @@ pub(crate) fn read_range(store: &Store, id: SeriesId, from_ns: i64, to_ns: i64) 
 pub(crate) fn values(samples: &[Sample]) -> Vec<f64> {
     samples.iter().map(|s| s.value).collect()
 }
+
+/// Cases of a property: `few`, in proportion more where `PROPTEST_CASES` asks for more than its 256.
+pub(crate) fn cases(few: u32) -> u32 {
+    let asked = proptest::test_runner::Config::default().cases;
+    (asked / 256 * few).max(few)
+}
