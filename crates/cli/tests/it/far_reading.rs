@@ -145,6 +145,60 @@ fn a_question_that_nobody_waits_for_ends_at_the_cluster_too() {
     assert!(!server.get("/api/tg/v1/storage").to_string().contains("s3cret"));
 }
 
+/// A cluster that sends `start` to every question, and then a blank now and then for as long as it is
+/// listened to.
+fn dripping(start: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let _ = stream.read(&mut [0; 4_096]);
+                let mut piece = start.as_bytes();
+                while stream.write_all(piece).is_ok() {
+                    piece = if start.is_empty() { b"" } else { b" " };
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                }
+            });
+        }
+    });
+    url
+}
+
+#[test]
+fn a_cluster_that_never_ends_its_answer_holds_nobody_longer_than_a_query_may_take() {
+    let ends = |start: &'static str, status: u16, words: &str| {
+        let url = dripping(start);
+        let at = ["--storage-kind=prometheus", "--own-metrics=false", "--starter-rules=false"];
+        let urls = [format!("--storage-write-url={url}"), format!("--storage-query-url={url}")];
+        let flags = [at[0], at[1], at[2], &urls[0], &urls[1], "--query-time-max=300ms"];
+        let server = Server::start(&flags);
+        for path in ["query?query=up", "query_range?query=up&start=0&end=1&step=1", "labels", "metadata"] {
+            // Read to the connection's end, which would not come.
+            let answer = server.ask("GET", &format!("/api/v1/{path}"), &[], b"");
+            let text = String::from_utf8_lossy(&answer.body).into_owned();
+            let (status, words) =
+                if path == "metadata" { (200, "no answer within") } else { (status, words) };
+            assert_eq!((answer.status, text.contains(words)), (status, true), "{path}: {text}");
+        }
+    };
+    ends("", 503, "timed out at the far storage");
+    ends("HTTP/1.1 500 No\r\ncontent-length: 99999\r\n\r\n", 503, "timed out at the far storage");
+    ends("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99999\r\n\r\n", 200, "  ");
+}
+
+#[test]
+fn an_answer_that_is_packed_unasked_is_not_passed_on() {
+    let packed = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\nabcd";
+    let url = dripping(packed);
+    let urls = [format!("--storage-write-url={url}"), format!("--storage-query-url={url}")];
+    let server = Server::start(&["--storage-kind=prometheus", &urls[0], &urls[1]]);
+    let answer = server.get("/api/v1/query?query=vector(7)");
+    assert_eq!(answer["data"]["result"][0]["value"][1], "7", "{answer}");
+    assert!(answer["warnings"][0].as_str().unwrap().contains("the far storage is away"), "{answer}");
+}
+
 #[test]
 fn a_server_without_a_run_reads_it_back_with_its_steps() {
     let cluster = Cluster::start(ANY_TIME);

@@ -1,6 +1,8 @@
 //! Questions that the far storage answers, and its answers passed on as they come.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -8,8 +10,9 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Frame, Incoming};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep};
 
 use super::Far;
 use super::http::Ask;
@@ -33,7 +36,7 @@ pub(crate) struct Question {
     pub(crate) parameters: Vec<(String, String)>,
     /// Whether the parameters go into a form; else into the address.
     pub(crate) is_form: bool,
-    /// Longest wait for the answer's head.
+    /// Longest wait for the answer, its last byte included.
     pub(crate) time_max: Duration,
     /// Most bytes of the answer.
     pub(crate) bytes_max: u64,
@@ -61,6 +64,28 @@ struct Open {
     turn: OwnedSemaphorePermit,
 }
 
+/// An answer's bytes: the question holds its turn until they are read, and they end at a time.
+struct Passed {
+    body: Limited<Incoming>,
+    end: Pin<Box<Sleep>>,
+    _turn: OwnedSemaphorePermit,
+}
+
+impl hyper::body::Body for Passed {
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.end.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Some(Err("the far storage's answer took too long".into())));
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+}
+
 fn form(parameters: &[(String, String)]) -> String {
     form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish()
 }
@@ -70,23 +95,21 @@ impl Far {
     /// the question at the far storage too.
     pub(crate) async fn forward(&self, question: Question) -> Forwarded {
         let (time_max, bytes_max) = (question.time_max, question.bytes_max);
-        let open = match tokio::time::timeout(time_max, self.open(question)).await {
+        let end = Instant::now() + time_max;
+        let open = match tokio::time::timeout_at(end, self.open(question)).await {
             Err(_elapsed) => return self.counted("slow", Forwarded::Slow(time_max)),
             Ok(Err(words)) => return self.counted("away", Forwarded::Away(words)),
             Ok(Ok(open)) => open,
         };
         if !open.status.is_success() || !open.is_json {
-            return self.failure(open).await;
+            let failure = tokio::time::timeout_at(end, self.failure(open)).await;
+            return failure.unwrap_or_else(|_elapsed| self.counted("slow", Forwarded::Slow(time_max)));
         }
         if let Some(length) = open.length.filter(|length| *length > bytes_max) {
             return self.counted("too_large", Forwarded::TooLarge(length));
         }
-        let turn = open.turn;
-        let limited = Limited::new(open.body, usize::try_from(bytes_max).unwrap_or(usize::MAX));
-        let body = limited.map_frame(move |frame| {
-            let _held = &turn;
-            frame
-        });
+        let body = Limited::new(open.body, usize::try_from(bytes_max).unwrap_or(usize::MAX));
+        let body = Passed { body, end: Box::pin(tokio::time::sleep_until(end)), _turn: open.turn };
         let mut response = Response::new(Body::new(body));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         self.counted("answered", Forwarded::Answer(response))
@@ -132,7 +155,9 @@ impl Far {
         let ask = Ask { method, below: &below, headers, body };
         let answer = self.client.send(&mut connection, &self.query, ask).await?;
         let text = |name| answer.headers().get(name).and_then(|v: &HeaderValue| v.to_str().ok());
-        let is_json = text(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/json"));
+        // Nobody asked for a compressed answer, and it would be passed on as what it is not.
+        let is_json = text(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/json"))
+            && text(header::CONTENT_ENCODING).is_none_or(|coding| coding == "identity");
         let length = text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
         Ok(Open { status: answer.status(), is_json, length, body: answer.into_body(), turn })
     }
@@ -149,7 +174,8 @@ impl Far {
             let text = String::from_utf8_lossy(&bytes);
             let line: String =
                 text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
-            return self.counted("away", Forwarded::Away(format!("it answers {status}: {line}")));
+            let words = if line.is_empty() { String::new() } else { format!(": {line}") };
+            return self.counted("away", Forwarded::Away(format!("it answers {status}{words}")));
         }
         let message = words.to_owned();
         let mut response = (status, bytes).into_response();

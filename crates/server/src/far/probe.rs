@@ -77,7 +77,10 @@ struct Said {
 impl Said {
     fn words(&self) -> String {
         let line: String = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
-        format!("{} {}", self.status, line.chars().take(200).collect::<String>())
+        if line.is_empty() {
+            return self.status.to_string();
+        }
+        format!("{}: {}", self.status, line.chars().take(200).collect::<String>())
     }
 }
 

@@ -14,8 +14,10 @@ use crate::app::{App, blocking};
 use crate::error::ApiError;
 use crate::far::{Forwarded, Question};
 
-/// Longest time of a question that is no query.
+/// Longest time of a question that is no query, where `query_time_max` is longer.
 const LIST_TIME_MAX: Duration = Duration::from_secs(50);
+/// Longest wait for what is known of metrics, which is no reason to hold up a page.
+const METADATA_TIME_MAX: Duration = Duration::from_secs(5);
 /// Most bytes of what is known of metrics.
 const METADATA_BYTES_MAX: u64 = 64 << 20;
 
@@ -39,7 +41,8 @@ pub(super) async fn ask(app: &App, asked: &Asked, path: &str) -> Result<From, Fa
     let (parameters, caller) = (asked.parameters().to_vec(), asked.caller().clone());
     let parameters = blocking(move || Ok::<_, ApiError>(translated(parameters, &caller))).await??;
     let is_query = path.starts_with("/api/v1/query");
-    let bound = if is_query { app.config.query.time_max } else { LIST_TIME_MAX };
+    let query_max = app.config.query.time_max;
+    let bound = if is_query { query_max } else { LIST_TIME_MAX.min(query_max) };
     let time_max = asked.wishes()?.time_max.map_or(bound, |wish| wish.min(bound));
     let question = Question {
         path: path.to_owned(),
@@ -75,7 +78,7 @@ pub(super) async fn metadata(app: &App, asked: &Asked) -> (Vec<(String, Value)>,
         path: "/api/v1/metadata".to_owned(),
         parameters: asked.parameters().to_vec(),
         is_form: false,
-        time_max: LIST_TIME_MAX,
+        time_max: METADATA_TIME_MAX.min(app.config.query.time_max),
         bytes_max: METADATA_BYTES_MAX,
     };
     match far.ask(question).await {
