@@ -1,6 +1,7 @@
 //! `truegauge rules`: checks files of rules and runs their tests, in Prometheus' and promtool's formats,
 //! and writes out the rules that come with the program.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -132,11 +133,13 @@ fn lines(findings: &[Finding]) -> Vec<String> {
 
 fn read(file: &Path) -> Result<String, Failure> {
     let cannot = |why: String| Failure::new(format!("cannot read `{}`: {why}", file.display()));
-    let bytes = std::fs::metadata(file).map_err(|error| cannot(error.to_string()))?.len();
-    if bytes > FILE_BYTES_MAX {
-        return Err(cannot(format!("it has {bytes} bytes, at most {FILE_BYTES_MAX} are read")));
+    let open = std::fs::File::open(file).map_err(|error| cannot(error.to_string()))?;
+    let mut text = String::new();
+    let read = open.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+    if read.map_err(|error| cannot(error.to_string()))? as u64 > FILE_BYTES_MAX {
+        return Err(cannot(format!("it is over {FILE_BYTES_MAX} bytes")));
     }
-    std::fs::read_to_string(file).map_err(|error| cannot(error.to_string()))
+    Ok(text)
 }
 
 /// Writes the starters to a folder, all of them or none.

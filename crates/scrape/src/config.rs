@@ -4,12 +4,13 @@
 //! that says so; any other unknown key is an error with the nearest one that is known.
 
 use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::document::document;
 use crate::relabel::Rule;
-use crate::yaml::{self, Fault};
+use crate::yaml::{self, DOCUMENT_BYTES_MAX, Fault};
 
 /// How often a target is scraped unless something else is said.
 pub const INTERVAL_DEFAULT: Duration = Duration::from_mins(1);
@@ -261,7 +262,10 @@ impl Config {
     /// Reads a file; paths in it are relative to its folder.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let read = |source| ConfigError::Read { path: path.to_owned(), source };
-        let text = std::fs::read_to_string(path).map_err(read)?;
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(read)?;
+        // One byte more than is taken, so that the parser says what is too large.
+        file.take(DOCUMENT_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(read)?;
         let folder = path.parent().unwrap_or_else(|| Path::new("."));
         Self::parse(&text, &path.display().to_string(), folder)
     }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use model::Desc;
 
+use crate::files::{self, SMALL_BYTES_MAX};
 use crate::nearest::nearest;
 use crate::reload::Reread;
 
@@ -308,7 +309,11 @@ const SETTINGS: [Field; 25] = [
     ),
     field("token_file", "token-file", Shape::Path, "", "File that holds the token; beats `token`", |c, v| {
         let path = one(v)?;
-        let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read `{path}`: {e}"))?;
+        let text = files::text(Path::new(path), SMALL_BYTES_MAX);
+        let text = text.map_err(|e| format!("cannot read `{path}`: {e}"))?;
+        if text.trim().is_empty() {
+            return Err(format!("`{path}` is empty, and a server without a token asks nobody who they are"));
+        }
         c.token = token(text.trim())?;
         Ok(())
     }),
@@ -581,6 +586,7 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let in_file = file.map(read_file).transpose()?.unwrap_or_default();
         let mut config = defaults;
+        let mut origins = Vec::new();
         for field in &FIELDS {
             let from_variable = || variable(&field.variable()).filter(|v| !v.is_empty());
             let (origin, values) = if let Some(values) = flags.get(field.name) {
@@ -597,14 +603,24 @@ impl Config {
             } else {
                 continue;
             };
-            (field.set)(&mut config, &values).map_err(|reason| ConfigError::Value { origin, reason })?;
+            (field.set)(&mut config, &values)
+                .map_err(|reason| ConfigError::Value { origin: origin.clone(), reason })?;
+            origins.push((field.name, origin));
+        }
+        // Who names a cluster means it; who keeps one from being asked says so.
+        let origin =
+            |name: &str| origins.iter().find(|(of, _)| *of == name).map(|(_, origin)| origin.clone());
+        let cluster = origin("storage_write_url").or_else(|| origin("storage_query_url"));
+        if let Some(origin) = cluster.filter(|_| origin("storage_kind").is_none()) {
+            let reason = "nothing is sent there without `storage_kind = \"prometheus\"`; \"embedded\" leaves the cluster alone".into();
+            return Err(ConfigError::Value { origin, reason });
         }
         Ok(config)
     }
 }
 
 fn read_file(path: &Path) -> Result<Given, ConfigError> {
-    let text = std::fs::read_to_string(path)
+    let text = files::text(path, SMALL_BYTES_MAX)
         .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
     let table: toml::Table = text
         .parse()
@@ -623,7 +639,11 @@ fn read_file(path: &Path) -> Result<Given, ConfigError> {
             }
             other => vec![plain(&other)],
         };
-        given.insert(field.name, values);
+        if given.insert(field.name, values).is_some() {
+            let origin = format!("`{key}` in `{}`", path.display());
+            let reason = "it is written twice, by its whole name and in its section".into();
+            return Err(ConfigError::Value { origin, reason });
+        }
     }
     Ok(given)
 }
@@ -768,6 +788,23 @@ mod tests {
             "reserve_bytes = '1 MB'",
             "`reserve_bytes` in the configuration is not usable: found `1 MB`, wanted bytes such as `268435456` or `256MiB`",
         );
+        check(
+            "retention_raw = '3d'\n[retention]\nraw = '4d'",
+            "`retention_raw` in `FILE` is not usable: it is written twice, by its whole name and in its section",
+        );
+        check(
+            "token_file = '/dev/null'",
+            "`token_file` in the configuration is not usable: `/dev/null` is empty, and a server without a token asks nobody who they are",
+        );
+        check(
+            "token_file = '/dev/zero'",
+            "`token_file` in the configuration is not usable: cannot read `/dev/zero`: it is over 4194304 bytes",
+        );
+        check(
+            "[storage]\nwrite_url = 'http://x/write'",
+            "`storage_write_url` in the configuration is not usable: nothing is sent there without `storage_kind = \"prometheus\"`; \"embedded\" leaves the cluster alone",
+        );
+        assert!(resolve(&[], &[], "[storage]\nkind = 'embedded'\nwrite_url = 'http://x/write'").is_ok());
         check("listen = ['a']", "`listen` in `FILE` is not usable: one plain value is wanted");
         assert!(
             resolve(&[], &[], "listen =").unwrap_err().starts_with("the configuration `FILE` is not TOML")

@@ -25,6 +25,7 @@ mod duration;
 mod error;
 mod export;
 mod far;
+mod files;
 mod filter;
 mod grid;
 mod guard;

@@ -20,6 +20,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::{TlsConnector, rustls};
 
 use crate::config::StorageConfig;
+use crate::files::{self, SMALL_BYTES_MAX};
 
 /// Longest wait for a connection.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
@@ -122,7 +123,7 @@ impl Secret {
     fn read(&self) -> Result<String, String> {
         match self {
             Self::Text(text) => Ok(text.as_str().to_owned()),
-            Self::File(path) => std::fs::read_to_string(path)
+            Self::File(path) => files::text(path, SMALL_BYTES_MAX)
                 .map(|text| text.trim().to_owned())
                 .map_err(|error| format!("cannot read `{}`: {error}", path.display())),
         }
@@ -154,7 +155,12 @@ impl Client {
         };
         let bearer = secret(&config.bearer_token, &config.bearer_token_file);
         let access = match (&bearer, config.username.as_str()) {
-            (Secret::Text(text), "") if text.is_empty() => Access::None,
+            (Secret::Text(text), "") if text.is_empty() => {
+                if !config.password.is_empty() || config.password_file.is_some() {
+                    return Err("`storage_password` is set and `storage_username` is not".to_owned());
+                }
+                Access::None
+            }
             (Secret::Text(text), name) if text.is_empty() => {
                 Access::Basic(name.to_owned(), secret(&config.password, &config.password_file))
             }
@@ -306,7 +312,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))
+    files::bytes(path, SMALL_BYTES_MAX).map_err(|error| format!("cannot read `{}`: {error}", path.display()))
 }
 
 #[cfg(test)]

@@ -168,7 +168,8 @@ impl Target {
 /// A file of certificates: its path, what is in it, and the same read.
 fn authorities(path: &Path) -> Result<(PathBuf, Vec<u8>, RootCerts), NotifyError> {
     let failed = |reason: String| NotifyError::Authorities { path: path.to_owned(), reason };
-    let pem = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+    let pem = crate::files::bytes(path, crate::files::SMALL_BYTES_MAX)
+        .map_err(|error| failed(error.to_string()))?;
     let mut certificates = Vec::new();
     for item in parse_pem(&pem) {
         match item {

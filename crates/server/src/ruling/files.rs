@@ -79,14 +79,7 @@ fn unreadable(path: &Path, reason: impl std::fmt::Display) -> RulesError {
 }
 
 fn read(path: &Path) -> Result<String, RulesError> {
-    let bytes = std::fs::metadata(path).map_err(|error| unreadable(path, error))?.len();
-    if bytes > FILE_BYTES_MAX {
-        return Err(unreadable(
-            path,
-            format_args!("it has {bytes} bytes, at most {FILE_BYTES_MAX} are read"),
-        ));
-    }
-    std::fs::read_to_string(path).map_err(|error| unreadable(path, error))
+    crate::files::text(path, FILE_BYTES_MAX).map_err(|error| unreadable(path, error))
 }
 
 /// The files that a pattern means: one `*` in its last part stands for any part of a name. A folder
