@@ -32,6 +32,16 @@ pub enum NameError {
         /// The key.
         key: String,
     },
+    /// A label's value holds a control character.
+    #[error(
+        "label {key:?} has the value {value:?}, which holds a control character: values are printable text"
+    )]
+    LabelValue {
+        /// The key.
+        key: String,
+        /// The value.
+        value: String,
+    },
     /// A label's key or value is too long.
     #[error("label {key:?} has {found} bytes, at most {LOGGED_LABEL_BYTES_MAX} are kept in a key or value")]
     LabelTooLong {
@@ -59,7 +69,7 @@ impl NameError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Empty | Self::TooLong { .. } | Self::Control { .. } => "metric_name",
-            Self::LabelKey { .. } | Self::LabelReserved { .. } => "label_key",
+            Self::LabelKey { .. } | Self::LabelReserved { .. } | Self::LabelValue { .. } => "label_key",
             Self::LabelTooLong { .. } => "label_too_long",
             Self::LabelRefused { .. } => "label_refused",
         }
@@ -99,8 +109,11 @@ pub fn check_logged_label(key: &str, value: &str) -> Result<(), NameError> {
     let bytes = key.as_bytes();
     let usable = bytes.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_')
         && bytes.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_');
-    if !usable || value.chars().any(char::is_control) {
+    if !usable {
         return Err(NameError::LabelKey { key: key.to_owned() });
+    }
+    if value.chars().any(char::is_control) {
+        return Err(NameError::LabelValue { key: key.to_owned(), value: value.to_owned() });
     }
     Ok(())
 }
@@ -157,6 +170,10 @@ mod tests {
         check("user_id", "x", "label_refused");
         check("split", &"v".repeat(65), "label_too_long");
         check(&"é".repeat(40), "v", "label_too_long");
+        check("split", "a\u{1b}[2J", "label_key");
+        let told = check_logged_label("split", "a\u{1b}[2J").map_err(|error| error.to_string());
+        let words = "label \"split\" has the value \"a\\u{1b}[2J\", which holds a control character: values are printable text";
+        assert_eq!(told, Err(words.to_owned()), "the key is not to blame");
         assert_eq!(check_logged_label("split", "train"), Ok(()));
         assert_eq!(check_display_name("a\u{7}b").map_err(|e| e.reason()), Err("metric_name"));
         assert_eq!(check_display_name(&"n".repeat(257)).map_err(|e| e.reason()), Err("metric_name"));
