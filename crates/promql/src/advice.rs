@@ -104,7 +104,14 @@ impl Look<'_> {
                 self.bounds_are_kept(buckets);
                 self.node(buckets, raw);
             }
-            (Function::Sort | Function::SortDesc | Function::LabelReplace | Function::LabelJoin, _) => {
+            (
+                Function::Sort
+                | Function::SortDesc
+                | Function::LabelReplace
+                | Function::LabelJoin
+                | Function::Info,
+                _,
+            ) => {
                 for argument in arguments {
                     self.node(argument, raw);
                 }

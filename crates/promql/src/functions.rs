@@ -87,6 +87,7 @@ pub(crate) enum Function {
     HistogramFraction,
     HistogramQuantile,
     HistogramQuantiles,
+    Info,
     LabelJoin,
     LabelReplace,
     MaxOf,
@@ -106,20 +107,31 @@ pub(crate) enum Function {
     Vector,
 }
 
+/// The function whose second argument is no selector.
+pub(crate) const INFO: &str = "info";
+
 /// Functions that the parser knows and this engine refuses, with what to do instead.
-pub(crate) const UNSUPPORTED: [(&str, &str); 8] = [
-    ("histogram_avg", "works on native histograms only: divide `rate(x_sum[5m])` by `rate(x_count[5m])`"),
-    ("histogram_count", "works on native histograms only: use the `_count` series"),
-    ("histogram_stddev", "works on native histograms only"),
-    ("histogram_stdvar", "works on native histograms only"),
-    ("histogram_sum", "works on native histograms only: use the `_sum` series"),
-    ("info", "is experimental: join with `* on (...) group_left (...)`"),
-    ("integral", "is not part of Prometheus"),
-    ("start_timestamp", "is experimental: samples carry no start time here"),
+pub(crate) const UNSUPPORTED: [(&str, &str); 7] = [
+    ("histogram_avg", "it works on native histograms only, divide `rate(x_sum[5m])` by `rate(x_count[5m])`"),
+    ("histogram_count", "it works on native histograms only, use the `_count` series"),
+    (
+        "histogram_stddev",
+        "it works on native histograms only, compare two `histogram_quantile` of classic buckets",
+    ),
+    (
+        "histogram_stdvar",
+        "it works on native histograms only, compare two `histogram_quantile` of classic buckets",
+    ),
+    ("histogram_sum", "it works on native histograms only, use the `_sum` series"),
+    ("integral", "it is not part of Prometheus, multiply `avg_over_time` by the seconds of its window"),
+    (
+        "start_timestamp",
+        "samples carry no start time here, use `foo_created` or `process_start_time_seconds` where there is one",
+    ),
 ];
 
 /// Name, function, arguments and help, sorted by name.
-const TABLE: [(&str, Function, &str, &str); 83] = {
+const TABLE: [(&str, Function, &str, &str); 84] = {
     use Function as F;
     [
         ("abs", F::Element(Element::Abs), "v instant-vector", "Absolute value."),
@@ -237,6 +249,12 @@ const TABLE: [(&str, Function, &str, &str); 83] = {
             F::Over(Over::Increase),
             "v range-vector",
             "Growth over the window, resets allowed for, extrapolated to its edges: not always whole; for counters.",
+        ),
+        (
+            INFO,
+            F::Info,
+            "v instant-vector, labels={__name__=\"target_info\"} label-selector",
+            "Adds the labels of the info series with the same `instance` and `job`: all of them, or those that the braces name.",
         ),
         (
             "irate",

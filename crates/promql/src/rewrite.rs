@@ -5,6 +5,7 @@ use promql_parser::parser::{Expr, VectorSelector};
 use serde_json::{Value, json};
 
 use crate::error::QueryError;
+use crate::functions::INFO;
 use crate::labels::METRIC_NAME;
 use crate::plan::{Kind, Node};
 use crate::source::{MatchOp, Matcher};
@@ -99,14 +100,21 @@ fn with_expr<T: Send>(text: &str, work: impl FnOnce(&mut Expr) -> T + Send) -> R
     let (root, depth) = syntax::parse(text)?;
     syntax::with_stack(depth, move || {
         drop(root);
-        let mut expr = syntax::parse_expr(text)?.map_err(QueryError::Internal)?;
+        let mut expr = syntax::parsers_tree(text)?;
         Ok(work(&mut expr))
     })?
 }
 
 /// Adds `conditions` to every selector of a query: what it asks beyond them is not there for it. The
-/// query is formatted anew.
+/// query is formatted anew. `info` is refused: its braces say which labels are added, so that they can't
+/// take a condition too.
 pub fn restrict(text: &str, conditions: &[Matcher]) -> Result<String, QueryError> {
+    if let Some(span) = syntax::call_of(text, INFO).filter(|_| !conditions.is_empty()) {
+        return Err(QueryError::Unsupported {
+            place: span.place(text),
+            what: "the function `info` in a query that may see some series only: join with `* on (instance, job) group_left (...) target_info`".to_owned(),
+        });
+    }
     let mut added = Vec::with_capacity(conditions.len());
     for condition in conditions {
         let op = match condition.op {

@@ -5,6 +5,7 @@ mod binary;
 mod element;
 mod finish;
 mod histogram;
+mod info;
 mod over;
 mod relabel;
 mod rolled;
@@ -170,6 +171,7 @@ impl Evaluator<'_> {
             F::HistogramQuantile | F::HistogramFraction | F::HistogramQuantiles => {
                 self.histogram(function, arguments, grid).map(Value::Vector)
             }
+            F::Info => self.info(arguments, grid).map(Value::Vector),
             F::LabelReplace => self.label_replace(arguments, grid).map(Value::Vector),
             F::LabelJoin => self.label_join(arguments, grid).map(Value::Vector),
             F::Sort | F::SortDesc | F::SortByLabel | F::SortByLabelDesc => {

@@ -31,6 +31,15 @@ pub(crate) fn modifiers_at(text: &str, span: Span) -> usize {
     outer(text, span).iter().find(is_modifier).map_or(span.end, |token| token.start) as usize
 }
 
+/// The name of the first call of `function` in a valid query.
+pub(crate) fn call_of(text: &str, function: &str) -> Option<Span> {
+    let tokens = scan(text).unwrap_or_default();
+    let calls = |pair: &&[Token]| {
+        pair[0].kind == Kind::Word && pair[0].text(text) == function && pair[1].text(text) == "("
+    };
+    tokens.windows(2).find(calls).map(|pair| Span { start: pair[0].start, end: pair[0].end })
+}
+
 /// Where a label can be put into `by (...)` of the aggregation at `span`, and `true`; where it has no
 /// such list, where one can stand, and `false`.
 pub(crate) fn grouping_at(text: &str, span: Span) -> Option<(u32, bool)> {

@@ -13,6 +13,7 @@ use promql_parser::parser::{
 use super::outline::{Part, Shape};
 use crate::error::{QueryError, Span};
 use crate::functions::{Function, UNSUPPORTED};
+use crate::labels::METRIC_NAME;
 use crate::plan::{
     Aggregate, Aggregator, Binary, Cardinality, Kind, Matching, Node, Operator, Pin, Selector, Subquery, Type,
 };
@@ -136,7 +137,7 @@ impl Lower<'_> {
         let name = call.func.name;
         let mut arguments = Vec::with_capacity(call.args.args.len());
         if let Some((_, instead)) = UNSUPPORTED.iter().find(|(refused, _)| *refused == name) {
-            return Err(self.unsupported(span, format!("the function `{name}` {instead}")));
+            return Err(self.unsupported(span, format!("the function `{name}`: {instead}")));
         }
         let function =
             Function::named(name).ok_or_else(|| self.unsupported(span, format!("the function `{name}`")))?;
@@ -145,6 +146,9 @@ impl Lower<'_> {
             arguments.push(self.node(argument, part, span)?);
         }
         self.check_arguments(call, &arguments, span)?;
+        if function == Function::Info {
+            self.info_selector(call, &mut arguments, span)?;
+        }
         let of = match call.func.return_type {
             ValueType::Scalar => Type::Scalar,
             ValueType::String => Type::Text,
@@ -187,6 +191,52 @@ impl Lower<'_> {
             );
             return Err(self.fail(span, reason));
         }
+        Ok(())
+    }
+
+    /// Makes the second argument of `info` the selector of the info series: with their names where the
+    /// query gives none, at the time of the first argument.
+    fn info_selector(&self, call: &Call, arguments: &mut Vec<Node>, span: Span) -> Result<(), QueryError> {
+        let (mut matchers, span) = match (call.args.args.get(1).map(|expr| &**expr), arguments.get_mut(1)) {
+            (None, _) => (Vec::new(), span),
+            (Some(Expr::VectorSelector(parsed)), Some(Node { kind: Kind::Selector(selector), span, .. })) => {
+                let reason = if parsed.name.is_some() {
+                    "expected label selectors only, got vector selector instead"
+                } else if parsed.at.is_some() || parsed.offset.is_some() {
+                    "expected label selectors only: `offset` and `@` of the first argument count here too"
+                } else if !parsed.matchers.or_matchers.is_empty() {
+                    "expected label selectors only, without `or`"
+                } else {
+                    ""
+                };
+                if !reason.is_empty() {
+                    return Err(self.fail(*span, reason));
+                }
+                (selector.any_of.pop().unwrap_or_default(), *span)
+            }
+            (Some(_), _) => return Err(self.fail(span, "expected label selectors only")),
+        };
+        let named = matchers.iter().filter(|matcher| &*matcher.name == METRIC_NAME);
+        let name = match named.map(|matcher| matcher.op).collect::<Vec<_>>()[..] {
+            [] => Some((MatchOp::Equal, "target_info")),
+            ref ops if ops.iter().all(|op| matches!(op, MatchOp::NotEqual | MatchOp::MatchesNot)) => {
+                Some((MatchOp::Matches, ".+_info"))
+            }
+            _ => None,
+        };
+        if let Some((op, value)) = name {
+            let matcher = Matcher::new(METRIC_NAME, op, value);
+            matchers.push(matcher.map_err(|error| self.fail(span, error.to_string()))?);
+        }
+        let (offset_ns, pin) = arguments.first().and_then(reference).unwrap_or_default();
+        let selector = Selector { any_of: vec![matchers], offset_ns, pin };
+        arguments.truncate(1);
+        arguments.push(Node {
+            kind: Kind::Selector(selector),
+            span,
+            of: Type::Vector,
+            constant: pin.is_some(),
+        });
         Ok(())
     }
 
@@ -269,11 +319,30 @@ fn skip_plus<'p>(expr: &Expr, mut part: Option<&'p Part>) -> Option<&'p Part> {
     part
 }
 
+/// The offset and time of the first selector in `node`, those of subqueries around it included: what a
+/// time pins is not moved by what is further out.
+fn reference(node: &Node) -> Option<(i64, Option<Pin>)> {
+    match &node.kind {
+        Kind::Number(_) | Kind::Text(_) => None,
+        Kind::Selector(selector) | Kind::Range { selector, .. } => Some((selector.offset_ns, selector.pin)),
+        Kind::Subquery(subquery) => reference(&subquery.inner).map(|(offset_ns, pin)| match pin {
+            Some(pin) => (offset_ns, Some(pin)),
+            None => (offset_ns.saturating_add(subquery.offset_ns), subquery.pin),
+        }),
+        Kind::Call { arguments, .. } => arguments.iter().find_map(reference),
+        Kind::Aggregate(aggregate) => {
+            reference(&aggregate.inner).or_else(|| aggregate.parameter.as_deref().and_then(reference))
+        }
+        Kind::Negate(inner) => reference(inner),
+        Kind::Binary(binary) => reference(&binary.left).or_else(|| reference(&binary.right)),
+    }
+}
+
 /// Fewest arguments of a function that takes a varying number.
 fn minimum(name: &str) -> usize {
     match name {
         "label_join" | "histogram_quantiles" => 3,
-        "round" | "sort_by_label" | "sort_by_label_desc" => 1,
+        "info" | "round" | "sort_by_label" | "sort_by_label_desc" => 1,
         _ => 0,
     }
 }

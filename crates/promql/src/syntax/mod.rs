@@ -1,15 +1,21 @@
 //! From text to plan: positions and refusals first, then `promql-parser`, then our own tree.
 
 mod edits;
+mod label_selector;
 mod lower;
 mod outline;
 mod place;
 mod tokens;
 mod unfinished;
 
-pub(crate) use edits::{grouping_at, modifiers_at};
+pub(crate) use edits::{call_of, grouping_at, modifiers_at};
 pub use place::{Place, ValueForm, Wants, takes_counters};
 pub use unfinished::{place_at, selectors_in};
+
+use std::borrow::Cow;
+
+use outline::Part;
+use promql_parser::parser::Expr;
 
 use crate::error::{QueryError, Span};
 use crate::plan::Node;
@@ -65,7 +71,7 @@ pub(crate) fn parse(text: &str) -> Result<(Box<Node>, usize), QueryError> {
             Err(outline::Stop::Unexpected(at, reason)) => Err((at, reason)),
             Ok(outline) => Ok(outline),
         };
-        match (parse_expr(text), outline) {
+        match (parse_expr(text, outline.as_ref().ok()), outline) {
             (Ok(Ok(expr)), outline) => lower::lower(text, &expr, outline.as_ref().ok()),
             (_, Err((at, reason))) => Err(fail(at, reason)),
             (Ok(Err(reason)), Ok(_)) => Err(fail(place_of(text, &reason), reason)),
@@ -77,10 +83,24 @@ pub(crate) fn parse(text: &str) -> Result<(Box<Node>, usize), QueryError> {
 
 /// The parser's own tree, or its words on what is wrong. It panics over some numbers; the outline
 /// keeps those away, and what it misses ends here.
-pub(crate) fn parse_expr(text: &str) -> Result<Result<promql_parser::parser::Expr, String>, QueryError> {
-    std::panic::catch_unwind(|| promql_parser::parser::parse(text))
+fn parse_expr(text: &str, outline: Option<&Part>) -> Result<Result<Expr, String>, QueryError> {
+    let shown = outline.map_or(Cow::Borrowed(text), |outline| label_selector::shown(text, outline));
+    let parsed = std::panic::catch_unwind(|| promql_parser::parser::parse(&shown))
         .ok()
-        .ok_or_else(|| QueryError::Internal("the parser gave up on this query".to_owned()))
+        .ok_or_else(|| QueryError::Internal("the parser gave up on this query".to_owned()))?;
+    Ok(parsed.map(|mut expr| {
+        if matches!(shown, Cow::Owned(_)) {
+            label_selector::take_out(&mut expr);
+        }
+        expr
+    }))
+}
+
+/// The parser's own tree of a text that [`parse`] has taken.
+pub(crate) fn parsers_tree(text: &str) -> Result<Expr, QueryError> {
+    let tokens = tokens::scan(text).map_err(|(_, reason)| QueryError::Internal(reason))?;
+    let outline = outline::outline(text, &tokens).ok();
+    parse_expr(text, outline.as_ref())?.map_err(QueryError::Internal)
 }
 
 /// Where in the text the thing is that an error without a position quotes.

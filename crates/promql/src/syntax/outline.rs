@@ -126,7 +126,9 @@ impl<'t> Walk<'t> {
                 let span = Span { start: self.here(), end: self.here() + 2 };
                 return Err(Stop::Unsupported(
                     span,
-                    format!("the operator `{operator}` trims native histograms"),
+                    format!(
+                        "the operator `{operator}`: it trims native histograms only, select classic buckets by `le`"
+                    ),
                 ));
             }
             self.at += 1;
@@ -190,7 +192,10 @@ impl<'t> Walk<'t> {
                 let span = Span { start: self.here(), end: self.here() + 8 };
                 return Err(Stop::Unsupported(
                     span,
-                    format!("the experimental modifier `{}`: leave it out", self.peek().to_ascii_lowercase()),
+                    format!(
+                        "the experimental modifier `{}`: leave it out, `rate` and `increase` extrapolate",
+                        self.peek().to_ascii_lowercase()
+                    ),
                 ));
             } else {
                 return Ok(part);
@@ -298,7 +303,7 @@ impl<'t> Walk<'t> {
                 if self.sees("(") {
                     if let Some((name, instead)) = UNSUPPORTED.iter().find(|(name, _)| *name == word) {
                         let span = Span { start, end: token.end };
-                        return Err(Stop::Unsupported(span, format!("the function `{name}` {instead}")));
+                        return Err(Stop::Unsupported(span, format!("the function `{name}`: {instead}")));
                     }
                     let inner = self.arguments(word)?;
                     let span = Span { start, end: self.end() };

@@ -3,6 +3,7 @@
 
 use super::place::{Place, ValueForm, Wants};
 use super::tokens::{Kind, Token, scan_unfinished};
+use crate::functions::INFO;
 use crate::notation::quoted;
 use crate::source::{MatchOp, Matcher};
 use crate::vocabulary::{WordPlace, is_aggregation};
@@ -206,6 +207,8 @@ impl<'t> Query<'t> {
         };
         if let Some(name) = open.checked_sub(1).filter(|at| self.kind_at(*at) == Some(Kind::Word)) {
             add("__name__", MatchOp::Equal, self.word_at(name));
+        } else if self.picks_labels(open) && !self.names_metric(open) {
+            add("__name__", MatchOp::Equal, "target_info");
         }
         let mut at = open + 1;
         while at < self.tokens.len() && !self.is_mark(at, &["}"]) {
@@ -229,6 +232,19 @@ impl<'t> Query<'t> {
             at += 3;
         }
         (matchers, labels)
+    }
+
+    /// Whether the braces that token `open` opens are the second argument of `info`.
+    fn picks_labels(&self, open: usize) -> bool {
+        let is_second = open.checked_sub(1).is_some_and(|at| self.is_mark(at, &[","]));
+        is_second && matches!(self.around(open), Around::Arguments(Some(function)) if function == INFO)
+    }
+
+    /// Whether a condition on the metric's name is among those of the braces at token `open`.
+    fn names_metric(&self, open: usize) -> bool {
+        let end = (open + 1..self.tokens.len()).find(|at| self.is_mark(*at, &["}"]));
+        let mut inside = open + 1..end.unwrap_or(self.tokens.len());
+        inside.any(|at| self.label(at) == "__name__" && self.is_mark(at + 1, &COMPARISONS))
     }
 
     /// The cursor is in a text: the value of a label, or anything.

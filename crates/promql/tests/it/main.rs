@@ -8,6 +8,7 @@ mod runner;
 mod advice;
 mod cases;
 mod hostile;
+mod info;
 mod laws;
 mod places;
 mod promtool;

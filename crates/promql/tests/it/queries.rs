@@ -84,12 +84,21 @@ fn what_is_left_out_says_so() {
     for (query, message) in [
         (
             "1 + histogram_count(foo)",
-            "1:5: not supported: the function `histogram_count` works on native histograms only: use the `_count` series",
+            "1:5: not supported: the function `histogram_count`: it works on native histograms only, use the `_count` series",
         ),
-        ("info(foo, {data=~\".*\"})", "1:1: not supported: the function `info`"),
-        ("rate(foo[5m] smoothed)", "1:14: not supported: the experimental modifier `smoothed`"),
+        (
+            "start_timestamp(foo)",
+            "1:1: not supported: the function `start_timestamp`: samples carry no start time here, use `foo_created`",
+        ),
+        (
+            "rate(foo[5m] smoothed)",
+            "1:14: not supported: the experimental modifier `smoothed`: leave it out, `rate` and `increase` extrapolate",
+        ),
         ("rate(foo[5m * 2])", "1:13: not supported: experimental duration expressions"),
-        ("foo >/ 5", "1:5: not supported: the operator `>/` trims native histograms"),
+        (
+            "foo >/ 5",
+            "1:5: not supported: the operator `>/`: it trims native histograms only, select classic buckets by `le`",
+        ),
         ("foo offset step()", "1:12: not supported: experimental duration expressions"),
     ] {
         let error = Query::parse(query).unwrap_err();
@@ -213,6 +222,7 @@ fn function_names_serve_completion() {
             Some("instant-vector") => "x",
             Some("range-vector") => "x[5m]",
             Some("string") => "\"x\"",
+            Some("label-selector") => "{x=~\".*\"}",
             _ => "0.5",
         };
         let arguments =
