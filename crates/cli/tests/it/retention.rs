@@ -54,3 +54,31 @@ fn old_counters_are_answered_from_roll_ups_and_the_answer_says_so() {
     let of_kept = checks["checks"].as_array().unwrap().iter().find(|check| check["id"] == "kept").unwrap();
     assert!(of_kept["evidence"].as_str().unwrap().contains("roll-ups of 1 minute"), "{of_kept}");
 }
+
+#[test]
+fn a_sender_that_comes_back_after_its_series_went_is_heard() {
+    let ends = ["--retention-raw", "1d", "--retention-rollup-1m", "0", "--retention-rollup-15m", "0"];
+    let server = Server::start(&[&ends[..], &["--seal-age", "1s"]].concat());
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    let send = |old: i64, value: f64| {
+        let mut writer = RequestWriter::new();
+        writer.series([("__name__", "idle"), ("job", "a")], &[Point { time_ms: now_ms - old, value }]);
+        writer.series([("__name__", "busy"), ("job", "a")], &[Point { time_ms: now_ms - 60_000, value }]);
+        let headers = [("content-type", CONTENT_TYPE), ("content-encoding", "snappy")];
+        server.ask("POST", "/api/v1/write", &headers, &writer.finish().unwrap()).status
+    };
+    let idle = || server.get("/api/v1/series?match[]=idle&start=0")["data"].as_array().unwrap().len();
+    // Their numbers are learnt with the second time that they are named.
+    for n in 0..3 {
+        assert_eq!(send(10 * DAY_MS + n, 1.0), 204);
+    }
+    eventually("the idle series to go", || (idle() == 0).then_some(()));
+    // The first try tells that a series went; a sender tries again, and it is there once more.
+    assert_eq!([send(30_000, 2.0), send(30_000, 2.0)], [503, 204]);
+    assert_eq!(idle(), 1);
+    for (query, value) in [("idle", "2"), ("busy", "2"), ("count_over_time(idle[1m])", "1")] {
+        let answer = server.get(&format!("/api/v1/query?query={}&time={}", escape(query), now_ms / 1_000));
+        assert_eq!(answer["data"]["result"][0]["value"][1], json!(value), "{query}");
+        assert_eq!(answer["data"]["result"].as_array().unwrap().len(), 1, "{query}");
+    }
+}
