@@ -35,7 +35,7 @@ pub(crate) enum Effort {
 
 impl Effort {
     fn config(self) -> ChunkConfig {
-        let level = if self == Self::Thorough { 8 } else { 4 };
+        let level = if self == Self::Thorough { 6 } else { 4 };
         let config = ChunkConfig::default().with_compression_level(level);
         match self {
             Self::Quick => {

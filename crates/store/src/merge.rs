@@ -149,8 +149,12 @@ fn mergeable(state: &State, rest_ns: i64, now_ns: i64) -> Vec<Arc<Segment>> {
         })
         .collect();
     let fit = rows.iter().find_map(|(_, _, row)| neighbours(row));
+    // A past that is still being sent would be merged again with each seal.
+    let rests = |class: &Class, stretch: i64| *class != Class::Fleet || !state.has_day_in_memory(stretch);
     fit.or_else(|| {
-        rows.iter().find_map(|(class, stretch, row)| closed(*class, *stretch, row, rest_ns, now_ns))
+        rows.iter().find_map(|(class, stretch, row)| {
+            closed(*class, *stretch, row, rest_ns, now_ns).filter(|_| rests(class, *stretch))
+        })
     })
     .unwrap_or_default()
 }

@@ -19,7 +19,6 @@ use crate::rollup::{self, Bucket, MINUTE_NS, QUARTER_NS, day_end, day_of, day_st
 use crate::rollup_chunk;
 use crate::rollup_read::{columns_of, take_late, within};
 use crate::segment::{Class, SEALED_POINTS_MAX, Segment, SegmentWriter};
-use crate::series::Series;
 use crate::store::{Inner, remove_files};
 
 /// Samples per bucket, on average over a day, from which minutes are written.
@@ -83,10 +82,8 @@ impl Inner {
         };
         let inputs: Vec<Arc<Segment>> = unrolled().filter(|s| day(s) == first).cloned().collect();
         // A past that is still being sent would be rolled up again with each seal.
-        let range = (day_start(first).saturating_add(1), day_end(first));
-        let comes = |series: &Series| series.run.is_none() && series.head.overlaps(range.0, range.1);
         let leave = inputs.iter().any(|segment| leaving.contains(&segment.id));
-        if !leave && state.series.values().any(comes) { Vec::new() } else { inputs }
+        if !leave && state.has_day_in_memory(first) { Vec::new() } else { inputs }
     }
 }
 

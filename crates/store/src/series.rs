@@ -12,6 +12,7 @@ use crate::head::{Head, MemoryChunk};
 use crate::index::Index;
 use crate::metadata::MetricMetadata;
 use crate::record::{self, Sequences};
+use crate::rollup::{day_end, day_start};
 use crate::segment::{Class, Opened, Segment};
 use crate::tokens::TokenRecord;
 
@@ -209,6 +210,13 @@ impl State {
     pub(crate) fn live_points(&self, segment: &Segment) -> u64 {
         let alive = segment.listed().iter().filter(|l| self.series.contains_key(&l.series));
         alive.map(|l| u64::from(l.points)).sum()
+    }
+
+    /// Whether points of that day, of series of no run, are in memory.
+    pub(crate) fn has_day_in_memory(&self, day: i64) -> bool {
+        let range = (day_start(day).saturating_add(1), day_end(day));
+        let has = |series: &Series| series.run.is_none() && series.head.overlaps(range.0, range.1);
+        self.head_points > 0 && self.series.values().any(has)
     }
 
     /// The series of a run, by display name, then labels.

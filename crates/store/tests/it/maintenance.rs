@@ -66,6 +66,33 @@ fn small_segments_are_merged_and_every_point_stays() {
 }
 
 #[test]
+fn a_past_day_is_merged_once_no_more_of_it_waits_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), Options { seal_points: 300, ..raw_only() }).unwrap();
+    let append = |from: i64, count: i64| {
+        let identity = SeriesIdentity {
+            labels: Labels::from_pairs([("__name__", "node_load"), ("host", "n1")]),
+            display: "node_load".into(),
+        };
+        let sample = |(time_ns, value, step)| model::Sample { time_ns, value, step };
+        let series = vec![SeriesBatch { identity, samples: line(from, count).map(sample).collect() }];
+        store.append(Batch { series, ..Batch::default() }).unwrap();
+    };
+    for n in 0..5 {
+        append(n * 300, 300);
+        store.maintain(T0).unwrap();
+    }
+    append(1_500, 10);
+    for _ in 0..3 {
+        store.maintain(T0 + 3 * DAY).unwrap();
+        assert_eq!((store.status().segments, store.status().head_points), (5, 10));
+    }
+    store.maintain(T0 + 4 * DAY).unwrap();
+    assert_eq!((store.status().segments, store.status().head_points), (1, 0));
+    assert_eq!(read(&store, store.select(&[], i64::MIN, i64::MAX)[0].id).len(), 1_510);
+}
+
+#[test]
 fn reads_see_every_point_once_while_memory_is_sealed() {
     let dir = tempfile::tempdir().unwrap();
     let store = open_small(dir.path());
