@@ -1,5 +1,5 @@
 //! Reads one machine: CPU, memory and disk as the process's cgroups limit them, the process itself,
-//! its descendants, and pressure stall information.
+//! its descendants, and pressure stall information; and its GPUs, in [`gpu`].
 //!
 //! A sampler keeps its files open and reads each with one positioned read. It holds no clock: the
 //! caller passes the monotonic time of the tick, and rates are taken between two such times. Nothing
@@ -10,6 +10,8 @@
 
 mod descs;
 mod failure;
+#[cfg(tg_linux)]
+pub mod gpu;
 
 pub use descs::{
     CPU_UTILIZATION, DESCS, DISK_FREE, DISK_TOTAL, DISK_UTILIZATION, MEMORY_USED, MEMORY_UTILIZATION,

@@ -16,6 +16,12 @@ mod disk;
 #[cfg(tg_linux)]
 mod failures;
 #[cfg(tg_linux)]
+mod gpu;
+#[cfg(tg_linux)]
+mod gpu_faults;
+#[cfg(tg_linux)]
+mod gpu_machine;
+#[cfg(tg_linux)]
 mod hierarchies;
 #[cfg(tg_linux)]
 mod hostile;

@@ -1,0 +1,112 @@
+//! A machine with GPUs that a scenario describes, behind the fake driver.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use collect::gpu::{GpuOptions, GpuSampler};
+
+/// A folder with a driver library of its own.
+pub(crate) struct GpuMachine {
+    folder: tempfile::TempDir,
+    library: PathBuf,
+}
+
+/// One tick: values by index of the device, then by name and labels, such as `x{kind=corrected}`.
+pub(crate) type GpuTick = BTreeMap<u32, BTreeMap<String, f64>>;
+
+impl GpuMachine {
+    pub(crate) fn new(scenario: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let library = fake_nvml::install(folder.path(), scenario).unwrap();
+        Self { folder, library }
+    }
+
+    /// Changes what the driver answers from now on.
+    pub(crate) fn play(&self, scenario: &str) {
+        fake_nvml::play(self.folder.path(), scenario).unwrap();
+    }
+
+    /// How often the driver's function was called for a device.
+    pub(crate) fn calls(&self, function: &str, gpu: u32) -> usize {
+        fake_nvml::calls(self.folder.path(), function, gpu)
+    }
+
+    /// How often a function of the driver was called that concerns no device.
+    pub(crate) fn system_calls(&self, function: &str) -> usize {
+        fake_nvml::system_calls(self.folder.path(), function)
+    }
+
+    pub(crate) fn options(&self) -> GpuOptions {
+        GpuOptions { library: Some(self.library.clone()), ..GpuOptions::default() }
+    }
+
+    pub(crate) fn open(&self) -> GpuSampler {
+        GpuSampler::open(&self.options()).unwrap()
+    }
+
+    /// A sampler for which a call takes too long after this time.
+    pub(crate) fn open_impatient(&self, call_deadline: Duration) -> GpuSampler {
+        GpuSampler::open(&GpuOptions { call_deadline, ..self.options() }).unwrap()
+    }
+}
+
+/// Samples these devices once.
+pub(crate) fn gpu_tick(sampler: &mut GpuSampler, gpus: &[u32]) -> GpuTick {
+    let mut tick = GpuTick::new();
+    sampler.sample(gpus, &mut |gpu, value| {
+        let labels: Vec<String> =
+            value.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let name = if labels.is_empty() {
+            value.metric.name.to_owned()
+        } else {
+            format!("{}{{{}}}", value.metric.name, labels.join(","))
+        };
+        let declared = &value.metric.labels[2..];
+        assert!(value.labels.iter().map(|(name, _)| *name).eq(declared.iter().copied()), "{name}");
+        let twice = tick.entry(gpu).or_default().insert(name.clone(), value.value);
+        assert_eq!(twice, None, "{name} of GPU {gpu} came twice in one tick");
+    });
+    tick
+}
+
+/// A scenario of whole devices: an entry for each, as the lines below its `[[gpu]]`.
+pub(crate) fn gpus(devices: &[&str]) -> String {
+    let entries = devices.iter().enumerate().map(|(index, lines)| {
+        let bus = 0x1b + index;
+        format!(
+            "[[gpu]]\nuuid = \"GPU-{index:08}\"\nname = \"Fake H100\"\nbus_id = \"00000000:{bus:02X}:00.0\"\n{lines}\n"
+        )
+    });
+    std::iter::once("driver_version = \"570.86.15\"\n".to_owned()).chain(entries).collect()
+}
+
+/// A device on which everything works.
+pub(crate) const WHOLE: &str = "mig = false
+[gpu.values]
+utilization = 87
+utilization_memory = 40
+memory_total = 85899345920
+memory_used = 21474836480
+memory_reserved = 629145600
+temperature = 61
+power_mw = 350500
+limit_mw = 701000
+energy_mj = 123456789
+graphics_mhz = 1980
+sm_mhz = 1965
+memory_mhz = 2619
+throttle_mask = 0x4
+throttled_ns_74 = 1500000000
+throttled_ns_75 = 0
+ecc_corrected_volatile = 3
+ecc_uncorrected_volatile = 0
+ecc_corrected_aggregate = 17
+ecc_uncorrected_aggregate = 1
+rows_corrected = 2
+rows_uncorrected = 1
+rows_pending = 1
+pcie_generation = 5
+pcie_width = 16
+pcie_replays = 4
+pcie_transmit_kb = 1000
+pcie_receive_kb = 2500
+";

@@ -1,0 +1,130 @@
+//! What a scenario file may say.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// A machine with GPUs, as `scenario.toml` describes it.
+///
+/// ```toml
+/// driver_version = "570.86.15"
+///
+/// [[gpu]]
+/// uuid = "GPU-00000000-0000-0000-0000-000000000000"
+/// values = { power_mw = 250000, temperature = [41, "unknown", 42], energy_mj = { start = 5, per_second = 3e5 } }
+/// errors = { nvmlDeviceGetClockInfo = "gpu_is_lost" }
+/// ```
+///
+/// A value that is left out answers NOT_SUPPORTED. A list gives the answer of each call in turn, its
+/// last one for ever; a word is an error by its name; -1 is the all-ones sentinel.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Version of the driver; its call fails without one.
+    pub driver_version: Option<String>,
+    /// Errors of calls that concern no device, by the name of the function.
+    #[serde(default)]
+    pub errors: BTreeMap<String, Answer>,
+    /// Functions that do not answer as long as they stand here.
+    #[serde(default)]
+    pub blocked: Vec<String>,
+    /// The devices, by driver index.
+    #[serde(default)]
+    pub gpu: Vec<Gpu>,
+}
+
+/// One device.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gpu {
+    /// Its UUID.
+    #[serde(default)]
+    pub uuid: String,
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+    /// Its place on the bus, as the driver writes it.
+    #[serde(default)]
+    pub bus_id: String,
+    /// Whether it fell off the bus: every call fails.
+    #[serde(default)]
+    pub gone: bool,
+    /// Whether MIG is on; `None`: a device that has no MIG.
+    pub mig: Option<bool>,
+    /// Its MIG instances.
+    #[serde(default)]
+    pub instances: Vec<Instance>,
+    /// Answers by name: `power_mw`, `temperature`, `utilization`, `throttled_ns_74` and so on.
+    #[serde(default)]
+    pub values: BTreeMap<String, Answer>,
+    /// Errors by the name of the function; the number 0 in a list is a call that succeeds.
+    #[serde(default)]
+    pub errors: BTreeMap<String, Answer>,
+    /// Functions that do not answer for this device as long as they stand here.
+    #[serde(default)]
+    pub blocked: Vec<String>,
+}
+
+/// One MIG instance.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Instance {
+    /// Its UUID.
+    pub uuid: String,
+    /// Its GPU instance id.
+    pub gpu_instance: u32,
+}
+
+/// What a call answers.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum Answer {
+    /// This number.
+    Number(i64),
+    /// This error.
+    Error(String),
+    /// One after the other, call by call; the last one stays.
+    InTurn(Vec<Answer>),
+    /// A counter that runs from the moment in which the library was initialised.
+    Running {
+        /// Where it starts.
+        start: i64,
+        /// What it gains in a second.
+        per_second: f64,
+    },
+}
+
+impl Answer {
+    /// The answer of the call number `turn` (from 0), `seconds` after the start; an error as its code.
+    pub fn at(&self, turn: usize, seconds: f64) -> Result<i64, i32> {
+        match self {
+            Self::Number(number) => Ok(*number),
+            Self::Error(name) => Err(code(name)),
+            Self::InTurn(answers) => {
+                answers.get(turn).or(answers.last()).map_or(Err(code("no_data")), |a| a.at(turn, seconds))
+            }
+            Self::Running { start, per_second } => Ok(start.saturating_add((per_second * seconds) as i64)),
+        }
+    }
+}
+
+/// NVML's number for the error of this name; a name that it has not is its "unknown", 999.
+pub(crate) fn code(name: &str) -> i32 {
+    const CODES: [(&str, i32); 14] = [
+        ("uninitialized", 1),
+        ("invalid_argument", 2),
+        ("not_supported", 3),
+        ("no_permission", 4),
+        ("not_found", 6),
+        ("insufficient_size", 7),
+        ("driver_not_loaded", 9),
+        ("timeout", 10),
+        ("function_not_found", 13),
+        ("gpu_is_lost", 15),
+        ("reset_required", 16),
+        ("version_mismatch", 18),
+        ("no_data", 21),
+        ("argument_version_mismatch", 25),
+    ];
+    CODES.iter().find(|(known, _)| *known == name).map_or(999, |(_, code)| *code)
+}
