@@ -77,7 +77,7 @@ pub(crate) struct Room {
 
 impl Room {
     pub(crate) fn new(gpus: usize, runs: usize, interval_s: i64) -> Self {
-        let hosts = gpus / GPUS_PER_HOST;
+        let hosts = gpus.div_ceil(GPUS_PER_HOST);
         let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
         let gpus: Vec<Gpu> = (0..gpus).map(|n| Gpu::new(n, noise.fork())).collect();
         let engines = (0..hosts).map(|_| Engine { noise: noise.fork(), counts: [0.0; 12] }).collect();
