@@ -134,7 +134,7 @@ fn any_counter() -> impl Strategy<Value = Points> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 40))]
 
     /// Windows whose edges are multiples of a bucket's width hold whole buckets: the answers are equal.
     #[test]
@@ -168,7 +168,11 @@ proptest! {
                 }
             }
         }
-        let rolls_up = *last > D0 + DAY + 5 * HOUR;
+        // Roll-ups are read where ten samples and more stand in each.
+        let midnight = last.div_euclid(DAY) * DAY;
+        let quarters = (midnight - D0) / (15 * MINUTE);
+        let is_dense = |points: &Points| points.range(..=midnight).count() as i64 > 10 * quarters + 10;
+        let rolls_up = quarters > 0 && counters.iter().any(is_dense);
         prop_assert!(!rolls_up || read < read_raw, "{} of {} samples were read", read, read_raw);
         // The same once there is nothing else left.
         drop(store);
@@ -183,6 +187,28 @@ proptest! {
             }
             prop_assert!(rolled.infos.iter().any(|info| info.contains("only roll-ups")), "{}", text);
             check_equal(&text, &rolled, &raw);
+        }
+    }
+
+    /// Samples that came late lie in memory, and in the middle of chunks that roll-ups tell of in part:
+    /// each counts once.
+    #[test]
+    fn samples_that_came_late_are_counted_once_beside_roll_ups(points in any_counter(), late in prop::collection::vec((0..DAY, 0..100_u8), 1..4)) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(dir.path(), 1_000 * DAY);
+        // Three days, so that all but the last are rolled up.
+        let all: Points = (0..3).flat_map(|day| points.range(..D0 + DAY).map(move |(t, v)| (t + day * DAY, *v))).collect();
+        append(&store, "n", &all);
+        settle(&store, D0 + 3 * DAY);
+        let late: Points = late.iter().map(|(time, value)| (D0 + DAY + time, f64::from(*value))).collect();
+        append(&store, "n", &late);
+        for (step, range) in [(15 * MINUTE, "1h"), (HOUR, "3d"), (MINUTE, "5m")] {
+            let start = if step < 15 * MINUTE { *late.keys().next().unwrap() / HOUR * HOUR } else { D0 };
+            let grid = (start, (start + 200 * step).min(D0 + 3 * DAY), step);
+            for function in FUNCTIONS {
+                let text = format!("{function}(x_total[{range}])");
+                check_equal(&text, &ask(&store, &text, grid, true), &ask(&store, &text, grid, false));
+            }
         }
     }
 
