@@ -1,9 +1,11 @@
 //! A full disk: writes are refused, reads go on, and it ends by itself.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use store::{AppendError, Options, Store};
+use model::{Labels, RollupAsk, RollupParts, Sample, SeriesIdentity};
+use store::{AppendError, Batch, Bucket, Options, SeriesBatch, Store};
 
 use crate::support::*;
 
@@ -97,17 +99,100 @@ fn child_fills_a_small_disk_and_recovers() {
     check(&store);
 }
 
-/// Mounts a file system of 24 MB in a namespace of its own; where the system allows no namespaces
-/// the reserve is tested all the same, above.
+/// A few hours of series of no run, two days back, in one file.
+fn seal_a_past_day(dir: &Path) -> Store {
+    let store = open(dir);
+    let samples = |series: i64| {
+        let sample = |n: i64| Sample {
+            time_ns: T0 - 2 * 86_400_000 * MS + n * 10_000 * MS,
+            value: ((n * n + series) as f64).sqrt(),
+            step: None,
+        };
+        (0..2_000).map(sample).collect()
+    };
+    let series = |series: i64| {
+        let labels = Labels::from_pairs([("__name__", "power"), ("gpu", &series.to_string())]);
+        let identity = SeriesIdentity { labels, display: "power".into() };
+        SeriesBatch { identity, samples: samples(series) }
+    };
+    store.append(Batch { series: (0..40).map(series).collect(), ..Batch::default() }).unwrap();
+    store.close();
+    drop(store);
+    open(dir)
+}
+
+/// Every series with its samples and roll-ups.
+fn everything(store: &Store) -> (Vec<Vec<Sample>>, Vec<Vec<Bucket>>) {
+    let found = || store.select(&[], i64::MIN, i64::MAX).into_iter();
+    let rolled = |id| {
+        let ask = RollupAsk {
+            from_ns: T0 - 3 * 86_400_000 * MS,
+            to_ns: T0,
+            align_ns: Some(15 * 60_000 * MS),
+            parts: RollupParts::ALL,
+        };
+        let mut buckets = Vec::new();
+        store.rollups(id, &ask, &mut buckets);
+        buckets
+    };
+    (
+        found().map(|series| read(store, series.id)).collect(),
+        found().map(|series| rolled(series.id)).collect(),
+    )
+}
+
+/// Run again by the test below, as the one above. The disk fails each step of it: the first file, the
+/// second, what names them.
 #[test]
-fn a_store_on_a_full_disk_serves_reads_and_recovers_by_itself() {
+fn child_rolls_up_when_the_disk_has_room_again() {
+    let Ok(dir) = std::env::var(DIRECTORY) else { return };
+    let dir = Path::new(&dir);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let wanted = seal_a_past_day(elsewhere.path());
+    wanted.maintain(T0).unwrap();
+    let wanted = everything(&wanted);
+    assert!(wanted.1.iter().all(|buckets| buckets.len() > 20));
+    let store = seal_a_past_day(&dir.join("store"));
+    let (samples, none) = everything(&store);
+    assert!(samples == wanted.0 && none.iter().all(Vec::is_empty));
+    let path = dir.join("ballast");
+    let mut ballast = std::fs::File::create(&path).unwrap();
+    let mut size = 0;
+    while ballast.write_all(&[7; 4_096]).is_ok() {
+        size += 4_096;
+    }
+    let mut failures = 0;
+    while let Err(error) = store.maintain(T0) {
+        assert!(error.to_string().contains("store"), "{error}");
+        assert_eq!(everything(&store).0, wanted.0);
+        assert_eq!(everything(&store).1, none, "roll-ups in part");
+        failures += 1;
+        size -= 16 << 10;
+        ballast.set_len(size).unwrap();
+    }
+    assert!(failures > 5, "the disk had room after {failures} failures");
+    assert_eq!(everything(&store), wanted);
+    let check = |store: &Store| {
+        assert_eq!(everything(store), wanted);
+        assert_eq!(store.status().damage, Vec::<String>::new());
+        let files = std::fs::read_dir(dir.join("store/segments")).unwrap().count() as u64;
+        assert_eq!(files, store.status().segments, "files were left");
+    };
+    check(&store);
+    drop(store);
+    check(&open(&dir.join("store")));
+}
+
+/// Runs a test of this program in a namespace with a file system of 24 MB; where the system allows no
+/// namespaces the reserve is tested all the same, above.
+#[expect(clippy::print_stderr, reason = "said where a test does nothing")]
+fn on_a_small_disk(test: &str) {
     let dir = tempfile::tempdir().unwrap();
     let script = "mount -t tmpfs -o size=24m store-test \"$STORE_TEST_SMALL_DISK\" || exit 77; exec \"$@\"";
-    let test = std::env::current_exe().unwrap();
     let output = Command::new("unshare")
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"])
-        .arg(test)
-        .args(["--exact", "full_disk::child_fills_a_small_disk_and_recovers", "--nocapture"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
         .env(DIRECTORY, dir.path())
         .output();
     let Ok(output) = output else {
@@ -121,4 +206,14 @@ fn a_store_on_a_full_disk_serves_reads_and_recovers_by_itself() {
     }
     assert!(output.status.success(), "{}{said}", String::from_utf8_lossy(&output.stdout));
     assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+}
+
+#[test]
+fn a_store_on_a_full_disk_serves_reads_and_recovers_by_itself() {
+    on_a_small_disk("full_disk::child_fills_a_small_disk_and_recovers");
+}
+
+#[test]
+fn what_a_full_disk_kept_from_being_rolled_up_is_rolled_up_later() {
+    on_a_small_disk("full_disk::child_rolls_up_when_the_disk_has_room_again");
 }
