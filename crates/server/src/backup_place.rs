@@ -34,6 +34,12 @@ pub(crate) fn check(dir: &Path, data_dir: &Path) -> Result<PathBuf, PlaceError> 
     if name.starts_with('.') {
         return Err(refuse("its name begins with a dot".into(), "choose a name that does not"));
     }
+    if name.chars().any(char::is_control) {
+        return Err(refuse(
+            "its name holds a control character".into(),
+            "choose a name that is printable text",
+        ));
+    }
     let parent = parent.canonicalize().map_err(|error| {
         refuse(format!("`{}`: {error}", parent.display()), "make the folder that it is to lie in first")
     })?;
@@ -88,6 +94,8 @@ mod tests {
         refused(root.join("x/../monday"), "from the root on");
         refused(PathBuf::from("/"), "no name");
         refused(root.join(".hidden"), "dot");
+        refused(root.join("mon\u{1b}[2Jday"), "control character");
+        refused(root.join("mon\0day"), "control character");
         refused(root.join("shared"), "exists already");
         refused(root.join("nowhere/monday"), "No such file");
         refused(data.join("monday"), "within the data directory");
