@@ -31,14 +31,19 @@ pub(crate) fn command() -> Command {
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Done {
-    let dir = matches.get_one::<PathBuf>("dir").cloned().unwrap_or_else(client::default_spool_dir);
+    let given = matches.get_one::<PathBuf>("dir");
+    let dir = given.cloned().unwrap_or_else(client::default_spool_dir);
     let url = matches.get_one::<String>("url").map_or(client::DEFAULT_URL, String::as_str);
     let token = matches.get_one::<String>("token").map(String::as_str).filter(|token| !token.is_empty());
     let mut line = Line::new();
     let trust = client::Trust::from_env(|name| std::env::var(name).ok());
     let sent = client::sync::send_trusting(&dir, (url, token, &trust), &mut |progress| line.tell(&progress));
     line.end();
-    let outcome = sent.map_err(failure)?;
+    let outcome = match sent {
+        // Nothing was ever spooled on this machine: that is fine, unless a folder was named.
+        Err(SyncError::NoSpool { dir }) if given.is_none() && !dir.exists() => SyncOutcome::default(),
+        sent => sent.map_err(failure)?,
+    };
     if matches.get_flag("json") {
         print_json(&json!({
             "spools": outcome.spools,

@@ -66,6 +66,7 @@ fn exit_codes_tell_success_findings_and_misuse_apart() {
         check(&["runs", "show", "x", "--url", away], 2).starts_with("error: cannot reach http://127.0.0.1:1")
     );
     assert!(check(&["sync", "/no/such/spool", "--url", away], 2).contains("hint: "));
+    check(&["sync", "--url", away], 0);
     fs::write(home.path().join("c.toml"), "lisen = '127.0.0.1:0'").unwrap();
     let err = check(&["up", "--config", home.path().join("c.toml").to_str().unwrap()], 2);
     assert!(err.contains("is not a setting: did you mean `listen`?"), "{err}");
