@@ -128,6 +128,12 @@ extern "C" fn nvmlInit_v2() -> c_int {
     status(system("nvmlInit_v2").map(|_| ()))
 }
 
+/// NVIDIA's own Python bindings start the library by this one.
+#[unsafe(no_mangle)]
+extern "C" fn nvmlInitWithFlags(_flags: c_uint) -> c_int {
+    status(system("nvmlInitWithFlags").map(|_| ()))
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn nvmlShutdown() -> c_int {
     status(system("nvmlShutdown").map(|_| ()))
