@@ -338,6 +338,16 @@ fn rules_are_read_anew_by_signal_and_by_request_and_a_bad_file_changes_nothing()
 }
 
 #[test]
+fn a_pipe_is_no_file_of_rules() {
+    let home = tempfile::tempdir().unwrap();
+    let pipe = home.path().join("rules.yml");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (code, _, err) =
+        run(home.path(), &["up", "--listen", "127.0.0.1:0", "--rule-files", pipe.to_str().unwrap()]);
+    assert_eq!((code, err.contains("it is a pipe")), (2, true), "{err}");
+}
+
+#[test]
 fn settings_and_targets_are_read_anew_too() {
     let home = tempfile::tempdir().unwrap();
     let (config, scrape) = (home.path().join("tg.toml"), home.path().join("prometheus.yml"));

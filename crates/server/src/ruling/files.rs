@@ -1,5 +1,6 @@
 //! Reads files of rules: the settings' ones, and those that come with the program.
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -79,6 +80,11 @@ fn unreadable(path: &Path, reason: impl std::fmt::Display) -> RulesError {
 }
 
 fn read(path: &Path) -> Result<String, RulesError> {
+    // Rules are read again while the server runs, and a pipe gives what it has once: then it waits.
+    let about = std::fs::metadata(path).map_err(|error| unreadable(path, error))?;
+    if about.file_type().is_fifo() {
+        return Err(unreadable(path, "it is a pipe, which can't be read a second time: write a file"));
+    }
     crate::files::text(path, FILE_BYTES_MAX).map_err(|error| unreadable(path, error))
 }
 
