@@ -17,6 +17,7 @@ use tokio_rustls::server::TlsStream;
 use crate::access::Certified;
 use crate::app::{App, stopped};
 use crate::config::TlsConfig;
+use crate::files::{self, SMALL_BYTES_MAX};
 
 /// Time for a client to agree on keys.
 pub(crate) const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -192,7 +193,8 @@ fn acceptor(config: &TlsConfig) -> Result<TlsAcceptor, TlsError> {
             builder.with_client_cert_verifier(verifier)
         }
     };
-    let private = PrivateKeyDer::from_pem_file(key)
+    let pem = read(key)?;
+    let private = PrivateKeyDer::from_pem_slice(&pem)
         .map_err(|error| failed(key, format!("no private key is in it: {error}")))?;
     let mut config = builder
         .with_single_cert(certificates(cert)?, private)
@@ -204,14 +206,30 @@ fn acceptor(config: &TlsConfig) -> Result<TlsAcceptor, TlsError> {
 /// The certificates of a PEM file; at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let failed = |reason: String| TlsError::File { path: path.to_owned(), reason };
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let found = read.map_err(|error| failed(format!("it is not PEM: {error}")))?;
+    let pem = read(path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let found = found.map_err(|error| failed(format!("it is not PEM: {error}")))?;
     if found.is_empty() { Err(failed("no certificate is in it".into())) } else { Ok(found) }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    files::bytes(path, SMALL_BYTES_MAX).map_err(|error| TlsError::File {
+        path: path.to_owned(),
+        reason: format!("it can't be read: {error}"),
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::fits;
+    use std::path::Path;
+
+    use super::{certificates, fits};
+
+    #[test]
+    fn a_file_without_an_end_is_not_read_to_it() {
+        let error = certificates(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert_eq!(error, "cannot use `/dev/zero`: it can't be read: it is over 4194304 bytes");
+    }
 
     #[test]
     fn a_star_is_one_label() {
