@@ -1,5 +1,5 @@
 /** The shell: bar, page, and what floats above. */
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
 import { KeySheet } from './components/key_sheet';
 import { Later } from './components/later';
 import { keptQuery } from './components/link';
@@ -23,7 +23,7 @@ const comparePage = () => import('./pages/compare').then((m) => m.ComparePage);
 
 /** Everything. */
 export function App() {
-  useEffect(
+  useLayoutEffect(
     () =>
       bind(
         {

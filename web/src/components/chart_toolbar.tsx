@@ -1,5 +1,5 @@
 /** How the charts are looked at. */
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import type { Board } from '../charts/board';
 import * as view from '../charts/view';
 import { setParams } from '../lib/address';
@@ -39,7 +39,7 @@ export function ChartToolbar({ board }: { board: Board }) {
   const kind = smooth?.kind ?? 'none';
   const filter = useRef<HTMLInputElement>(null);
   const group = 'Charts';
-  useEffect(
+  useLayoutEffect(
     () =>
       bind(
         { keys: '/', does: 'Filter charts', group, run: () => filter.current?.focus() },

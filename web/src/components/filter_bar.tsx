@@ -1,5 +1,5 @@
 /** The filter as tokens, with completion. */
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { parseToken, quoteOpen, splitTokens } from '../lib/filter';
 import { bind } from '../lib/keys';
 import { visible } from '../lib/text';
@@ -26,7 +26,7 @@ export function FilterBar({ value, change, complete, unknown }: FilterBarProps) 
   const [open, setOpen] = useState(false);
   const [at, setAt] = useState(-1);
   const field = useRef<HTMLInputElement>(null);
-  useEffect(
+  useLayoutEffect(
     () => bind({ keys: '/', does: 'Filter', group: 'Everywhere', run: () => field.current?.focus() }),
     [],
   );

@@ -1,7 +1,7 @@
 /** Keys of the charts. */
 import type { Signal } from '@preact/signals';
 import type { RefObject } from 'preact';
-import { useEffect } from 'preact/hooks';
+import { useLayoutEffect } from 'preact/hooks';
 import type { Board } from '../charts/board';
 import * as view from '../charts/view';
 import type { CardActions } from '../components/chart_card';
@@ -14,7 +14,7 @@ export function useChartKeys(
   pointed: RefObject<CardActions | null>,
   full: Signal<string | null>,
 ): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     // Without a chart to act on, the key goes on to the browser.
     const act = (what: (actions: CardActions) => void) => () => {
       if (!pointed.current) return false;

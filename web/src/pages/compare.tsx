@@ -1,6 +1,6 @@
 /** Compare: what made the difference between these runs? */
 import { effect, useSignal } from '@preact/signals';
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import * as view from '../charts/view';
 import { CHARTS, CompareBoard, RUNS_MAX } from '../compare/board';
 import { type CardKeys, CompareCard } from '../compare/compare_card';
@@ -303,7 +303,7 @@ function useFeed(board: CompareBoard): void {
 }
 
 function useKeys(board: CompareBoard, pointed: { current: CardKeys | null }): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const group = 'Compare';
     const one = 'Chart under the pointer or focus';
     const act = (what: (keys: CardKeys) => void) => () => {

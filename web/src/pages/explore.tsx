@@ -1,6 +1,6 @@
 /** Explore: what exactly is stored, and what does it cost? */
 import { effect } from '@preact/signals';
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import * as view from '../charts/view';
 import { Failure } from '../components/failure';
 import { Menu } from '../components/menu';
@@ -214,7 +214,7 @@ function useFeed(explore: Explore): void {
 }
 
 function useKeys(explore: Explore, pointed: { current: CardKeys | null }): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const group = 'Explore';
     const one = 'Chart under the pointer or focus';
     const field = () => document.querySelector<HTMLTextAreaElement>('.box textarea')?.focus();

@@ -1,6 +1,6 @@
 /** One run: its head and tabs. */
 import { useSignal } from '@preact/signals';
-import { useEffect, useMemo } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo } from 'preact/hooks';
 import { Board } from '../charts/board';
 import { cadence } from '../charts/sections';
 import { Failure } from '../components/failure';
@@ -41,7 +41,7 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
     pausedAt.value = live ? null : { time: Date.now(), points: board.detail.peek()?.points ?? 0 };
     if (live) void board.load(true);
   }, [live, board]);
-  useEffect(
+  useLayoutEffect(
     () =>
       bind(
         {

@@ -1,6 +1,6 @@
 /** Keys of the run list. */
 import type { Signal } from '@preact/signals';
-import { useEffect } from 'preact/hooks';
+import { useLayoutEffect } from 'preact/hooks';
 import { param } from '../lib/address';
 import type { RunRow } from '../lib/answers';
 import { bind } from '../lib/keys';
@@ -27,7 +27,7 @@ export function selectedIds(): Set<string> {
 
 /** Binds them while the list is shown. */
 export function useRunKeys({ list, at, editing, go, select, compare, save, remove }: RunKeys): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const here = () => list.rows.value[at.value];
     const move = (by: number) => () => {
       at.value = Math.max(0, Math.min(list.rows.value.length - 1, at.value + by));
