@@ -100,6 +100,24 @@ impl Inner {
         Change { segments: rows.collect(), ..Change::default() }
     }
 
+    /// Finishes the files of `writers`: all of them, or none is left.
+    pub(crate) fn finish_all(
+        &self,
+        writers: impl IntoIterator<Item = SegmentWriter>,
+    ) -> io::Result<Vec<Arc<Segment>>> {
+        let mut segments: Vec<Arc<Segment>> = Vec::new();
+        for writer in writers {
+            match writer.finish(&|ids| self.names(ids)) {
+                Ok(segment) => segments.push(Arc::new(segment)),
+                Err(error) => {
+                    remove_files(segments.iter().map(|segment| &segment.path));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(segments)
+    }
+
     pub(crate) fn segment_error(&self, error: &io::Error) -> AppendError {
         AppendError::failed(format!(
             "writing a segment in `{}`: {error}",
@@ -185,17 +203,7 @@ impl Sealing<'_> {
                 self.writer((job.class, partition_of(&part[0])))?.push(job.series, part)?;
             }
         }
-        let mut segments: Vec<Arc<Segment>> = Vec::new();
-        for writer in std::mem::take(&mut self.writers).into_values() {
-            match writer.finish(&|ids| self.inner.names(ids)) {
-                Ok(segment) => segments.push(Arc::new(segment)),
-                Err(error) => {
-                    remove_files(segments.iter().map(|segment| &segment.path));
-                    return Err(error);
-                }
-            }
-        }
-        Ok(segments)
+        self.inner.finish_all(std::mem::take(&mut self.writers).into_values())
     }
 
     fn writer(&mut self, key: (Class, i64)) -> io::Result<&mut SegmentWriter> {

@@ -19,7 +19,7 @@ use crate::rollup::{self, Bucket, MINUTE_NS, QUARTER_NS, day_end, day_of, day_st
 use crate::rollup_chunk;
 use crate::rollup_read::{columns_of, take_late, within};
 use crate::segment::{Class, SEALED_POINTS_MAX, Segment, SegmentWriter};
-use crate::store::{Inner, remove_files};
+use crate::store::Inner;
 
 /// Samples per bucket, on average over a day, from which minutes are written.
 const SAMPLES_PER_MINUTE: usize = 4;
@@ -113,17 +113,7 @@ impl Rolling<'_> {
             self.put(Class::Minute, id, &made.minute)?;
             self.put(Class::Quarter, id, &made.quarter)?;
         }
-        let mut segments: Vec<Arc<Segment>> = Vec::new();
-        for writer in std::mem::take(&mut self.writers).into_values() {
-            match writer.finish(&|ids| self.inner.names(ids)) {
-                Ok(segment) => segments.push(Arc::new(segment)),
-                Err(error) => {
-                    remove_files(segments.iter().map(|segment| &segment.path));
-                    return Err(error);
-                }
-            }
-        }
-        Ok(segments)
+        self.inner.finish_all(std::mem::take(&mut self.writers).into_values())
     }
 
     /// The roll-ups that the samples of `inputs` make or change.
