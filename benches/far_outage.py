@@ -32,6 +32,8 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+from push import field, varint
+
 ROOT = Path(__file__).resolve().parents[1]
 DEADLINE_SECONDS = 120
 ORGANIZATION = "outage"
@@ -105,19 +107,6 @@ class Program:
             self.process.send_signal(how)
             self.process.wait(60)
             self.process = None
-
-
-def varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def field(number: int, body: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(body)) + body
 
 
 def snappy(plain: bytes) -> bytes:
