@@ -27,7 +27,7 @@ pub use record::{
     Attempt, RunChange, RunRecord, RunState, Session, SessionEnd, SessionEvent, SessionFacts, TagChange,
     WriterId,
 };
-pub use rollup::{RolledUp, RollupAsk, RollupParts};
+pub use rollup::{RolledUp, RollupAsk, RollupBucket, RollupParts};
 pub use run::{
     DEFAULT_SCALE, RunId, RunPath, SESSION_HEARTBEAT_SECONDS, STALE_AFTER_SECONDS, SeriesIdentity,
     series_identity,

@@ -36,7 +36,7 @@ pub use memory::MemorySource;
 pub use query::{Options, Query, ValueType};
 pub use rewrite::{format_query, parse_selector, query_tree, rename_metrics, restrict};
 pub use source::{
-    Bucket, Chunk, Columns, MatchOp, Matcher, PatternError, Select, Series, Source, SourceError, Summary,
+    Chunk, Columns, MatchOp, Matcher, PatternError, Select, Series, Source, SourceError, Summary,
 };
 pub use syntax::{Place, ValueForm, Wants, place_at, selectors_in, takes_counters};
 pub use vocabulary::{WordPlace, aggregation_help, keyword_help};

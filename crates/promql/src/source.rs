@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use model::{Labels, RolledUp, RollupAsk};
+use model::{Labels, RolledUp, RollupAsk, RollupBucket};
 use regex::Regex;
 
 /// How a [`Matcher`] compares.
@@ -201,31 +201,6 @@ pub trait Chunk {
     fn decode(&self, into: &mut Columns) -> Result<(), SourceError>;
 }
 
-/// Samples of a stretch of time as one. Stale markers are no samples.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bucket {
-    /// How many; 0 when there was nothing but a stale marker.
-    pub count: u64,
-    /// Time, nanoseconds, and value of the earliest.
-    pub first: (i64, f64),
-    /// Time, nanoseconds, and value of the latest.
-    pub last: (i64, f64),
-    /// Least value, NaN only when there was nothing else.
-    pub min: f64,
-    /// Greatest value, NaN only when there was nothing else.
-    pub max: f64,
-    /// Sum of the values.
-    pub sum: f64,
-    /// Sum of the values right before each fall: a counter grew by `last - first + falls`.
-    pub falls: f64,
-    /// How often a value was less than the one before.
-    pub resets: u64,
-    /// How often a value differed from the one before.
-    pub changes: u64,
-    /// Time of a stale marker after the latest sample.
-    pub ended_ns: Option<i64>,
-}
-
 /// One series that fits a selector. Read by one thread at a time, each by another perhaps.
 pub trait Series: Send + Sync {
     /// Its labels, the metric's name among them.
@@ -243,7 +218,7 @@ pub trait Series: Send + Sync {
     /// multiples of a width that divides `align_ns` and hold everything that there is. A bucket does
     /// not hold its start and holds its end. [`Series::chunks`] is then asked from
     /// [`RolledUp::raw_from_ns`] on.
-    fn rollups(&self, ask: &RollupAsk, into: &mut Vec<Bucket>) -> Result<RolledUp, SourceError> {
+    fn rollups(&self, ask: &RollupAsk, into: &mut Vec<RollupBucket>) -> Result<RolledUp, SourceError> {
         let _ = into;
         Ok(RolledUp { raw_from_ns: ask.from_ns, gone_width_ns: None })
     }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use model::{Labels, RolledUp, RollupAsk};
+use model::{Labels, RolledUp, RollupAsk, RollupBucket};
 use promql::{Columns, MatchOp, Matcher, Select, Source, SourceError};
 use store::{Block, Found, ReadError, Store};
 
@@ -57,26 +57,8 @@ impl promql::Series for Stored<'_> {
         read.map_err(failed)
     }
 
-    fn rollups(&self, ask: &RollupAsk, into: &mut Vec<promql::Bucket>) -> Result<RolledUp, SourceError> {
-        let mut buckets = Vec::new();
-        let end = self.store.rollups(self.found.id, ask, &mut buckets);
-        into.extend(buckets.iter().map(bucket));
-        Ok(end)
-    }
-}
-
-fn bucket(of: &store::Bucket) -> promql::Bucket {
-    promql::Bucket {
-        count: of.count,
-        first: of.first,
-        last: of.last,
-        min: of.min,
-        max: of.max,
-        sum: of.sum,
-        falls: of.falls,
-        resets: of.resets,
-        changes: of.changes,
-        ended_ns: of.ended_ns,
+    fn rollups(&self, ask: &RollupAsk, into: &mut Vec<RollupBucket>) -> Result<RolledUp, SourceError> {
+        Ok(self.store.rollups(self.found.id, ask, into))
     }
 }
 

@@ -46,7 +46,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use model::{RolledUp, RollupAsk, RunId, RunRecord, SeriesIdentity};
+use model::{RolledUp, RollupAsk, RollupBucket, RunId, RunRecord, SeriesIdentity};
 
 pub use backup::{Backup, BackupError};
 pub use batch::{AppendError, Batch, Collision, OpenError, Options, Receipt, SeriesBatch};
@@ -55,7 +55,6 @@ pub use counting::{LabelCount, PopulationCount, TakeValue};
 pub use matcher::{MatchOp, Matcher};
 pub use metadata::MetricMetadata;
 pub use read::{Block, ReadError};
-pub use rollup::Bucket;
 pub use select::{Cardinality, Counted, Found};
 pub use series::SeriesInfo;
 pub use tokens::{Bounds, Scope, Scopes, TOKEN_NAME_BYTES_MAX, TokenRecord};
@@ -256,7 +255,7 @@ impl Store {
     /// divides it hold all that there is. From [`RolledUp::raw_from_ns`] on the samples themselves are
     /// to be read. Where they are gone buckets of a width that divides `align_ns` are taken, the widest,
     /// and the finest there are otherwise; one may reach beyond the range.
-    pub fn rollups(&self, series: SeriesId, ask: &RollupAsk, into: &mut Vec<Bucket>) -> RolledUp {
+    pub fn rollups(&self, series: SeriesId, ask: &RollupAsk, into: &mut Vec<RollupBucket>) -> RolledUp {
         self.0.inner.rollups(series, ask, into)
     }
 

@@ -2,12 +2,11 @@
 //!
 //! The bytes are described in `docs/format/segment.md` ("Roll-up chunk").
 
-use model::RollupParts;
+use model::{RollupBucket, RollupParts};
 
 use crate::chunk::{self, CHUNK_POINTS_MAX, Summary, TYPE_ROLLUP};
 use crate::codec::{Reader, put_bytes, put_u64};
 use crate::column::{Effort, append_column, put_column};
-use crate::rollup::Bucket;
 
 /// One number for the whole column.
 const CODEC_CONSTANT: u8 = 16;
@@ -20,7 +19,7 @@ const INTEGERS: usize = 7;
 const VALUES: usize = 6;
 
 /// The columns of `buckets`, which are in order of time and 1 to [`CHUNK_POINTS_MAX`].
-pub(crate) fn encode(buckets: &[Bucket], width_ns: i64) -> Vec<u8> {
+pub(crate) fn encode(buckets: &[RollupBucket], width_ns: i64) -> Vec<u8> {
     debug_assert!(!buckets.is_empty() && buckets.len() <= CHUNK_POINTS_MAX, "{} buckets", buckets.len());
     let exponent = chunk::time_exponent(buckets.iter().flat_map(|b| {
         let (first_ns, last_ns) = b.time_ns();
@@ -30,7 +29,7 @@ pub(crate) fn encode(buckets: &[Bucket], width_ns: i64) -> Vec<u8> {
     let mut out = vec![TYPE_ROLLUP, exponent];
     put_u64(&mut out, width_ns as u64);
     put_u64(&mut out, buckets.len() as u64);
-    let start = |b: &Bucket| b.end_ns - width_ns;
+    let start = |b: &RollupBucket| b.end_ns - width_ns;
     put_integers(&mut out, buckets, |b| b.end_ns / width_ns);
     put_integers(&mut out, buckets, |b| b.count as i64);
     put_integers(&mut out, buckets, |b| (b.first.0 - start(b)) / unit);
@@ -38,7 +37,7 @@ pub(crate) fn encode(buckets: &[Bucket], width_ns: i64) -> Vec<u8> {
     put_integers(&mut out, buckets, |b| b.resets as i64);
     put_integers(&mut out, buckets, |b| b.changes as i64);
     put_integers(&mut out, buckets, |b| b.ended_ns.map_or(0, |ended_ns| (ended_ns - start(b)) / unit));
-    let columns: [fn(&Bucket) -> f64; VALUES] =
+    let columns: [fn(&RollupBucket) -> f64; VALUES] =
         [|b| b.first.1, |b| b.last.1, |b| b.min, |b| b.max, |b| b.sum, |b| b.falls];
     let mut earlier: Vec<Vec<u64>> = Vec::with_capacity(VALUES);
     for of in columns {
@@ -61,7 +60,7 @@ pub(crate) fn encode(buckets: &[Bucket], width_ns: i64) -> Vec<u8> {
     out
 }
 
-fn put_integers(out: &mut Vec<u8>, buckets: &[Bucket], of: impl Fn(&Bucket) -> i64) {
+fn put_integers(out: &mut Vec<u8>, buckets: &[RollupBucket], of: impl Fn(&RollupBucket) -> i64) {
     let numbers: Vec<i64> = buckets.iter().map(of).collect();
     let mut column = Vec::new();
     match &numbers[..] {
@@ -126,7 +125,7 @@ impl<'a> Stored<'a> {
 
 /// The width and the buckets of [`encode`]d bytes, in order of time, with what of them is `wanted` and
 /// 0 in place of the rest; `None` when they are not that.
-pub(crate) fn decode(bytes: &[u8], wanted: RollupParts) -> Option<(i64, Vec<Bucket>)> {
+pub(crate) fn decode(bytes: &[u8], wanted: RollupParts) -> Option<(i64, Vec<RollupBucket>)> {
     let mut reader = Reader::new(bytes);
     let [TYPE_ROLLUP, exponent @ 0..=9] = reader.array()? else { return None };
     let width_ns = i64::try_from(reader.u64()?).ok().filter(|width_ns| *width_ns > 0)?;
@@ -148,9 +147,9 @@ pub(crate) fn decode(bytes: &[u8], wanted: RollupParts) -> Option<(i64, Vec<Buck
         if last_ns <= start_ns || last_ns.max(ended_ns.unwrap_or(last_ns)) > end_ns {
             return None;
         }
-        buckets.push(Bucket::bare(end_ns, counts[at].try_into().ok()?, last_ns, ended_ns));
+        buckets.push(RollupBucket::bare(end_ns, counts[at].try_into().ok()?, last_ns, ended_ns));
     }
-    let mut each = |parts: RollupParts, column: usize, set: fn(&mut Bucket, f64)| {
+    let mut each = |parts: RollupParts, column: usize, set: fn(&mut RollupBucket, f64)| {
         if wanted.has(parts) {
             let values = stored.values(column)?;
             buckets.iter_mut().zip(values).for_each(|(bucket, value)| set(bucket, value));
@@ -183,7 +182,7 @@ pub(crate) fn decode(bytes: &[u8], wanted: RollupParts) -> Option<(i64, Vec<Buck
 
 /// What is known of `buckets`, which are at least one, without decoding them: their number instead of
 /// that of the samples, and no non-finite values, since a bucket may hold some among others.
-pub(crate) fn summary(buckets: &[Bucket]) -> Summary {
+pub(crate) fn summary(buckets: &[RollupBucket]) -> Summary {
     let mut summary = Summary::of(&[]);
     summary.count = buckets.len() as u32;
     if let (Some(first), Some(last)) = (buckets.first(), buckets.last()) {
@@ -208,7 +207,7 @@ mod tests {
 
     const MINUTE: i64 = 60_000_000_000;
 
-    fn any_buckets() -> impl Strategy<Value = Vec<Bucket>> {
+    fn any_buckets() -> impl Strategy<Value = Vec<RollupBucket>> {
         let value = prop_oneof![
             (0..9).prop_map(f64::from),
             any::<f64>(),
@@ -229,8 +228,8 @@ mod tests {
     }
 
     /// Text, with the bits of what is not a number.
-    fn text(buckets: &[Bucket]) -> Vec<String> {
-        let bits = |b: &Bucket| [b.first.1, b.last.1, b.min, b.max, b.sum, b.falls].map(f64::to_bits);
+    fn text(buckets: &[RollupBucket]) -> Vec<String> {
+        let bits = |b: &RollupBucket| [b.first.1, b.last.1, b.min, b.max, b.sum, b.falls].map(f64::to_bits);
         buckets.iter().map(|b| format!("{b:?} {:?}", bits(b))).collect()
     }
 
@@ -246,7 +245,7 @@ mod tests {
         fn parts_of_it_are_the_same_in_all_of_it(buckets in any_buckets()) {
             let bytes = encode(&buckets, MINUTE);
             let parts = RollupParts::FIRST | RollupParts::SUM;
-            let known = |b: &Bucket| (b.end_ns, b.count, b.first.0, b.first.1.to_bits(), b.last.0, b.sum.to_bits(), b.ended_ns);
+            let known = |b: &RollupBucket| (b.end_ns, b.count, b.first.0, b.first.1.to_bits(), b.last.0, b.sum.to_bits(), b.ended_ns);
             let back = decode(&bytes, parts).unwrap().1;
             prop_assert_eq!(back.iter().map(known).collect::<Vec<_>>(), buckets.iter().map(known).collect::<Vec<_>>());
             prop_assert!(back.iter().all(|b| b.resets == 0 && b.max.to_bits() == 0));

@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-use model::RollupParts;
+use model::{RollupBucket, RollupParts};
 
 use crate::SeriesId;
 use crate::batch::AppendError;
 use crate::read::{Piece, Sources};
 use crate::retention::overdue;
-use crate::rollup::{self, Bucket, MINUTE_NS, QUARTER_NS, day_end, day_of, day_start};
+use crate::rollup::{self, MINUTE_NS, QUARTER_NS, day_end, day_of, day_start};
 use crate::rollup_chunk;
 use crate::rollup_read::{columns_of, take_late, within};
 use crate::segment::{Class, SEALED_POINTS_MAX, Segment, SegmentWriter};
@@ -99,8 +99,8 @@ struct Rolling<'a> {
 /// The roll-ups of one series.
 #[derive(Default)]
 struct Made {
-    minute: Vec<Bucket>,
-    quarter: Vec<Bucket>,
+    minute: Vec<RollupBucket>,
+    quarter: Vec<RollupBucket>,
 }
 
 impl Rolling<'_> {
@@ -181,13 +181,13 @@ impl Rolling<'_> {
         pieces.iter().flat_map(of).collect()
     }
 
-    fn put(&mut self, class: Class, series: SeriesId, buckets: &[Bucket]) -> io::Result<()> {
+    fn put(&mut self, class: Class, series: SeriesId, buckets: &[RollupBucket]) -> io::Result<()> {
         let Some(width_ns) = class.width_ns() else { return Ok(()) };
         let kept_ns = self.inner.options.retention_ns(class);
         let before_ns = self.now_ns.saturating_sub(kept_ns);
         let old = buckets.partition_point(|bucket| bucket.end_ns < before_ns);
         let buckets = if kept_ns == 0 { &[] } else { &buckets[old..] };
-        let stretch = |bucket: &Bucket| class.stretch_of(bucket.end_ns);
+        let stretch = |bucket: &RollupBucket| class.stretch_of(bucket.end_ns);
         for part in buckets.chunk_by(|a, b| stretch(a) == stretch(b)) {
             let writer = self.writer((class, stretch(&part[0])))?;
             push_buckets(writer, series, part, width_ns)?;
@@ -211,7 +211,7 @@ impl Rolling<'_> {
 pub(crate) fn push_buckets(
     writer: &mut SegmentWriter,
     series: SeriesId,
-    buckets: &[Bucket],
+    buckets: &[RollupBucket],
     width_ns: i64,
 ) -> io::Result<()> {
     let pieces = buckets.len().div_ceil(SEALED_POINTS_MAX).max(1);

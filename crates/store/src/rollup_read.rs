@@ -3,11 +3,11 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use model::{RolledUp, RollupAsk, RollupParts};
+use model::{RolledUp, RollupAsk, RollupBucket, RollupParts};
 
 use crate::SeriesId;
 use crate::read::{Part, Piece, Sources, sweep};
-use crate::rollup::{self, Bucket, MINUTE_NS, QUARTER_NS, day_of};
+use crate::rollup::{self, MINUTE_NS, QUARTER_NS, day_of};
 use crate::segment::{Class, Segment};
 use crate::series::State;
 use crate::store::Inner;
@@ -72,7 +72,12 @@ impl RollupSources {
 
 impl Inner {
     /// See [`crate::Store::rollups`].
-    pub(crate) fn rollups(&self, series: SeriesId, ask: &RollupAsk, into: &mut Vec<Bucket>) -> RolledUp {
+    pub(crate) fn rollups(
+        &self,
+        series: SeriesId,
+        ask: &RollupAsk,
+        into: &mut Vec<RollupBucket>,
+    ) -> RolledUp {
         let range = (ask.from_ns, ask.to_ns);
         let none = RolledUp { raw_from_ns: range.0, gone_width_ns: None };
         let Some(sources) = RollupSources::of(&self.read_state(), series, range) else { return none };
@@ -102,7 +107,7 @@ impl Inner {
         sources: &RollupSources,
         range: Range,
         (width_ns, parts): (Option<i64>, RollupParts),
-    ) -> Vec<(i64, Bucket)> {
+    ) -> Vec<(i64, RollupBucket)> {
         let damage = &mut |why| self.report_damage(why);
         let (times_ns, values) = columns_of(sources.late.clone().pieces(series, range, damage), damage);
         // What came late is taken into whole buckets.
@@ -120,7 +125,7 @@ impl Inner {
         if width_ns == Some(QUARTER_NS) {
             return quarter.into_iter().map(|bucket| (QUARTER_NS, bucket)).collect();
         }
-        let lacking = |bucket: &Bucket| !has_minutes(&minute, bucket.end_ns);
+        let lacking = |bucket: &RollupBucket| !has_minutes(&minute, bucket.end_ns);
         let coarse: Vec<_> = quarter.into_iter().filter(lacking).map(|b| (QUARTER_NS, b)).collect();
         let mut all: Vec<_> = minute.into_iter().map(|bucket| (MINUTE_NS, bucket)).collect();
         if !coarse.is_empty() {
@@ -137,7 +142,7 @@ impl Inner {
         series: SeriesId,
         (from_ns, to_ns): Range,
         parts: RollupParts,
-    ) -> Vec<Bucket> {
+    ) -> Vec<RollupBucket> {
         let mut buckets = Vec::new();
         for segment in segments {
             for entry in segment.entries(series, &mut |why| self.report_damage(why)) {
@@ -171,7 +176,7 @@ impl RollupSources {
     }
 
     /// The time from which on `buckets`, all of `width_ns`, do not hold everything that there is.
-    fn whole_until(&self, buckets: &[Bucket], width_ns: i64, to_ns: i64) -> i64 {
+    fn whole_until(&self, buckets: &[RollupBucket], width_ns: i64, to_ns: i64) -> i64 {
         let start =
             |time_ns: i64| rollup::end_of(time_ns, width_ns).saturating_sub(width_ns).saturating_add(1);
         let holds = |time_ns: i64| {
@@ -193,7 +198,7 @@ impl RollupSources {
 }
 
 /// Whether there are minutes in the quarter of an hour that ends at `end_ns`.
-fn has_minutes(minute: &[Bucket], end_ns: i64) -> bool {
+fn has_minutes(minute: &[RollupBucket], end_ns: i64) -> bool {
     let at = minute.partition_point(|bucket| bucket.end_ns <= end_ns - QUARTER_NS);
     minute.get(at).is_some_and(|bucket| bucket.end_ns <= end_ns)
 }
@@ -201,19 +206,19 @@ fn has_minutes(minute: &[Bucket], end_ns: i64) -> bool {
 /// The buckets of both widths that change when samples are taken in whose like is gone. Minutes are
 /// made where there are some, or where nothing was: a part of them must not stand for the whole.
 pub(crate) fn take_late(
-    minute: &[Bucket],
-    quarter: &[Bucket],
+    minute: &[RollupBucket],
+    quarter: &[RollupBucket],
     times_ns: &[i64],
     values: &[f64],
-) -> (Vec<Bucket>, Vec<Bucket>) {
+) -> (Vec<RollupBucket>, Vec<RollupBucket>) {
     let new = rollup::roll(times_ns, values, MINUTE_NS);
     let coarse = rollup::coarsen(&new, QUARTER_NS);
     let known = |end_ns: i64| quarter.binary_search_by_key(&end_ns, |b| b.end_ns).is_ok();
-    let fits = |bucket: &Bucket| {
+    let fits = |bucket: &RollupBucket| {
         let end_ns = rollup::end_of(bucket.end_ns, QUARTER_NS);
         !known(end_ns) || has_minutes(minute, end_ns)
     };
-    let fine: Vec<Bucket> = new.into_iter().filter(fits).collect();
+    let fine: Vec<RollupBucket> = new.into_iter().filter(fits).collect();
     (rollup::take_in(minute, &fine), rollup::take_in(quarter, &coarse))
 }
 

@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, io};
 
-use model::{Labels, RollupParts, Sample, SeriesIdentity};
+use model::{Labels, RollupBucket, RollupParts, Sample, SeriesIdentity};
 
 use crate::SeriesId;
 use crate::chunk::{self, CHUNK_POINTS_MAX, Summary};
 use crate::codec::{Reader, put_bytes, put_i64, put_u64};
 use crate::column::Effort;
 use crate::record;
-use crate::rollup::{Bucket, MINUTE_NS, QUARTER_NS, day_of};
+use crate::rollup::{MINUTE_NS, QUARTER_NS, day_of};
 use crate::rollup_chunk;
 use crate::times::{self, Owner, SHARED_POINTS_MIN, WrittenTimes};
 
@@ -845,7 +845,7 @@ impl Segment {
         series: SeriesId,
         entry: &Entry,
         parts: RollupParts,
-    ) -> Result<Vec<Bucket>, String> {
+    ) -> Result<Vec<RollupBucket>, String> {
         let found = rollup_chunk::decode(self.chunk(series, entry)?.bytes(), parts);
         let fits = |(width_ns, buckets)| (Some(width_ns) == self.class.width_ns()).then_some(buckets);
         found.and_then(fits).ok_or_else(|| {

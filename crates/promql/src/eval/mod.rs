@@ -16,7 +16,7 @@ mod table;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) use finish::finish;
-use model::Labels;
+use model::{Labels, RollupBucket};
 pub(crate) use table::{Grid, Row, Table, Value};
 
 use crate::error::{QueryError, Span};
@@ -25,7 +25,7 @@ use crate::limits::Budget;
 use crate::notes::{Note, Notes};
 use crate::number::seconds;
 use crate::plan::{Kind, Node, Pin, Type};
-use crate::source::{Bucket, Columns, Source};
+use crate::source::{Columns, Source};
 
 /// One evaluation of a query.
 pub(crate) struct Evaluator<'q> {
@@ -46,7 +46,7 @@ pub(crate) struct Samples {
     pub(crate) drop_name: bool,
     pub(crate) columns: Columns,
     /// What comes before the columns and is known as roll-ups; only for functions that take these.
-    pub(crate) rolled: Vec<Bucket>,
+    pub(crate) rolled: Vec<RollupBucket>,
 }
 
 impl Evaluator<'_> {

@@ -2,7 +2,7 @@
 //! them, and of a bucket some of its samples stand for all where nothing else is left.
 
 use super::Evaluator;
-use model::{RollupAsk, RollupParts};
+use model::{RollupAsk, RollupBucket, RollupParts};
 
 use super::over::{Frame, Growth, VISITS_PER_CHECK, add};
 use super::table::Row;
@@ -10,7 +10,7 @@ use crate::error::{QueryError, Span};
 use crate::functions::Over;
 use crate::notes::Note;
 use crate::number::seconds;
-use crate::source::{Bucket, Columns, Series};
+use crate::source::{Columns, Series};
 
 /// What of buckets a function needs that is answered by whole ones as by their samples; nothing of
 /// one that is not.
@@ -37,7 +37,7 @@ impl Evaluator<'_> {
         series: &dyn Series,
         ask: RollupAsk,
         told: (Span, bool),
-    ) -> Result<(Vec<Bucket>, i64), QueryError> {
+    ) -> Result<(Vec<RollupBucket>, i64), QueryError> {
         let mut buckets = Vec::new();
         if !self.rollups {
             return Ok((buckets, ask.from_ns));
@@ -53,7 +53,7 @@ impl Evaluator<'_> {
 
 /// The samples of buckets that are known one by one, in front of `columns`. The second is, for each
 /// of them, until when samples are known to have followed.
-pub(super) fn instants(buckets: &[Bucket], columns: Columns) -> (Columns, Vec<i64>) {
+pub(super) fn instants(buckets: &[RollupBucket], columns: Columns) -> (Columns, Vec<i64>) {
     if buckets.is_empty() {
         return (columns, Vec::new());
     }
@@ -80,7 +80,7 @@ pub(super) fn instants(buckets: &[Bucket], columns: Columns) -> (Columns, Vec<i6
 }
 
 /// The last sample of each bucket, in front of `columns`.
-pub(super) fn lasts(buckets: &[Bucket], columns: Columns) -> Columns {
+pub(super) fn lasts(buckets: &[RollupBucket], columns: Columns) -> Columns {
     if buckets.is_empty() {
         return columns;
     }
@@ -98,25 +98,18 @@ fn put(columns: &mut Columns, (time_ns, value): (i64, f64)) {
     columns.values.push(value);
 }
 
-/// One sample as a bucket.
-fn single(sample: (i64, f64)) -> Bucket {
-    let (min, max, sum) = (sample.1, sample.1, sample.1);
-    let (falls, resets, changes) = (0.0, 0, 0);
-    Bucket { count: 1, first: sample, last: sample, min, max, sum, falls, resets, changes, ended_ns: None }
-}
-
 impl Frame<'_> {
     /// Computes one series of which some is known as roll-ups. A bucket counts in the windows that
     /// hold its last sample; where windows end with buckets that is all of it.
     pub(super) fn over_rolled(&self, over: Over) -> Result<Row, QueryError> {
         let Self { samples, windows, grid, budget, .. } = *self;
         let columns = &samples.columns;
-        let mut buckets: Vec<Bucket> = Vec::with_capacity(samples.rolled.len() + columns.values.len());
+        let mut buckets: Vec<RollupBucket> = Vec::with_capacity(samples.rolled.len() + columns.values.len());
         buckets.extend(samples.rolled.iter().filter(|bucket| bucket.count > 0));
         buckets.extend(columns.times_ns.iter().zip(&columns.values).map(|(time_ns, value)| {
-            let one = single((*time_ns, *value));
+            let one = RollupBucket::one(*time_ns, (*time_ns, *value));
             // Reading for a count, a value is a number of samples.
-            if windows.weighted { Bucket { count: *value as u64, ..one } } else { one }
+            if windows.weighted { RollupBucket { count: *value as u64, ..one } } else { one }
         }));
         let mut row = Row::empty(samples.labels.clone(), samples.drop_name, grid.steps);
         let (mut from, mut to, mut visits) = (0, 0, 0);
@@ -146,7 +139,7 @@ impl Frame<'_> {
 }
 
 /// Of a function that takes buckets, with the [`parts`] it needs; there is at least one.
-fn value(over: Over, buckets: &[Bucket], window: (i64, i64)) -> Option<f64> {
+fn value(over: Over, buckets: &[RollupBucket], window: (i64, i64)) -> Option<f64> {
     let (first, last) = (buckets.first()?, buckets.last()?);
     let count = || buckets.iter().map(|bucket| bucket.count).sum::<u64>();
     let between = |counts: fn(f64, f64) -> bool| {
@@ -187,14 +180,14 @@ fn value(over: Over, buckets: &[Bucket], window: (i64, i64)) -> Option<f64> {
     }
 }
 
-fn sum(buckets: &[Bucket]) -> f64 {
+fn sum(buckets: &[RollupBucket]) -> f64 {
     let sums = buckets.iter().map(|bucket| bucket.sum);
     let (sum, rest) = sums.fold((0.0, 0.0), |(sum, rest), value| add(value, sum, rest));
     if sum.is_infinite() { sum } else { sum + rest }
 }
 
 /// The values right before each fall, within buckets and from one to the next.
-fn falls(buckets: &[Bucket]) -> f64 {
+fn falls(buckets: &[RollupBucket]) -> f64 {
     let between = buckets.windows(2).filter(|pair| pair[1].first.1 < pair[0].last.1);
     let within = buckets.iter().map(|bucket| bucket.falls).sum::<f64>();
     within + between.map(|pair| pair[0].last.1).sum::<f64>()

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use model::{Labels, RollupAsk, RollupParts, Sample, SeriesIdentity};
-use store::{AppendError, Batch, Bucket, Options, SeriesBatch, Store};
+use model::{Labels, RollupAsk, RollupBucket, RollupParts, Sample, SeriesIdentity};
+use store::{AppendError, Batch, Options, SeriesBatch, Store};
 
 use crate::support::*;
 
@@ -122,7 +122,7 @@ fn seal_a_past_day(dir: &Path) -> Store {
 }
 
 /// Every series with its samples and roll-ups.
-fn everything(store: &Store) -> (Vec<Vec<Sample>>, Vec<Vec<Bucket>>) {
+fn everything(store: &Store) -> (Vec<Vec<Sample>>, Vec<Vec<RollupBucket>>) {
     let found = || store.select(&[], i64::MIN, i64::MAX).into_iter();
     let rolled = |id| {
         let ask = RollupAsk {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use model::{Labels, RollupAsk, RollupParts, Sample, SeriesIdentity};
+use model::{Labels, RollupAsk, RollupBucket, RollupParts, Sample, SeriesIdentity};
 use proptest::prelude::*;
-use store::{Batch, Bucket, Matcher, SeriesBatch, Store};
+use store::{Batch, Matcher, SeriesBatch, Store};
 
 use crate::support::*;
 
@@ -23,7 +23,7 @@ fn points() -> BTreeMap<i64, f64> {
 }
 
 /// The files of roll-ups of a store of [`points`], and what they hold.
-fn make(dir: &Path) -> (Vec<PathBuf>, Vec<Bucket>) {
+fn make(dir: &Path) -> (Vec<PathBuf>, Vec<RollupBucket>) {
     let options = store::Options { fleet_retention_ns: DAY, ..options() };
     let store = Store::open(dir, options).unwrap();
     let labels = Labels::from_pairs([("__name__", "x_total"), ("host", "n1")]);
@@ -44,7 +44,7 @@ fn make(dir: &Path) -> (Vec<PathBuf>, Vec<Bucket>) {
     (files, buckets)
 }
 
-fn minutes(store: &Store) -> Vec<Bucket> {
+fn minutes(store: &Store) -> Vec<RollupBucket> {
     let mut buckets = Vec::new();
     for found in store.select(&[Matcher::equal("host", "n1")], i64::MIN, i64::MAX) {
         let ask = RollupAsk { from_ns: D0 - DAY, to_ns: D0 + DAY, align_ns: None, parts: RollupParts::ALL };
@@ -54,7 +54,7 @@ fn minutes(store: &Store) -> Vec<Bucket> {
 }
 
 /// Text, since NaN is not itself.
-fn text(buckets: &[Bucket]) -> Vec<String> {
+fn text(buckets: &[RollupBucket]) -> Vec<String> {
     buckets.iter().map(|bucket| format!("{bucket:?}")).collect()
 }
 
@@ -104,11 +104,11 @@ proptest! {
         let minute = 60 * SECOND;
         let left = minutes(&store);
         // Where minutes are lost quarters of an hour stand for them.
-        let (fine, coarse): (Vec<Bucket>, Vec<Bucket>) =
+        let (fine, coarse): (Vec<RollupBucket>, Vec<RollupBucket>) =
             left.iter().partition(|bucket| whole.iter().any(|b| text(&[**bucket]) == text(&[*b])));
-        let samples = |buckets: &[Bucket]| buckets.iter().map(|bucket| bucket.count).sum::<u64>();
+        let samples = |buckets: &[RollupBucket]| buckets.iter().map(|bucket| bucket.count).sum::<u64>();
         for bucket in &coarse {
-            let inside: Vec<Bucket> = whole
+            let inside: Vec<RollupBucket> = whole
                 .iter()
                 .filter(|b| bucket.end_ns - 15 * minute < b.end_ns && b.end_ns <= bucket.end_ns)
                 .copied()

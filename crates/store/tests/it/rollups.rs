@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use model::{Labels, RollupAsk, RollupParts, Sample, SeriesIdentity};
+use model::{Labels, RollupAsk, RollupBucket, RollupParts, Sample, SeriesIdentity};
 use proptest::prelude::*;
-use store::{Batch, Bucket, Collision, Matcher, Options, SeriesBatch, SeriesId, Store};
+use store::{Batch, Collision, Matcher, Options, SeriesBatch, SeriesId, Store};
 
 use crate::support::*;
 
@@ -39,7 +39,7 @@ fn number(store: &Store, host: &str) -> SeriesId {
 }
 
 /// The buckets by a rule as simple as can be.
-fn expected(points: &Points, width: i64) -> Vec<Bucket> {
+fn expected(points: &Points, width: i64) -> Vec<RollupBucket> {
     let mut groups: BTreeMap<i64, Vec<(i64, f64)>> = BTreeMap::new();
     for (time_ns, value) in points {
         let end = time_ns.div_euclid(width) * width + if time_ns.rem_euclid(width) == 0 { 0 } else { width };
@@ -52,7 +52,7 @@ fn expected(points: &Points, width: i64) -> Vec<Bucket> {
         let values: Vec<f64> = samples.iter().map(|(_, value)| *value).collect();
         let falls = || values.windows(2).filter(|pair| pair[1] < pair[0]);
         let nothing = (marker.unwrap_or_default(), f64::NAN);
-        Bucket {
+        RollupBucket {
             end_ns,
             count: values.len() as u64,
             first: samples.first().copied().unwrap_or(nothing),
@@ -70,8 +70,8 @@ fn expected(points: &Points, width: i64) -> Vec<Bucket> {
 }
 
 /// Text, since NaN is not itself; whole numbers here, so that sums are exact.
-fn text(buckets: &[Bucket]) -> Vec<String> {
-    let text = |b: &Bucket| format!("{b:?}").replace("-0.0", "0.0");
+fn text(buckets: &[RollupBucket]) -> Vec<String> {
+    let text = |b: &RollupBucket| format!("{b:?}").replace("-0.0", "0.0");
     buckets.iter().map(text).collect()
 }
 
@@ -80,7 +80,7 @@ fn ask((from_ns, to_ns): (i64, i64), align_ns: Option<i64>) -> RollupAsk {
 }
 
 /// Roll-ups as far as they go, and from there on the samples.
-fn rolled(store: &Store, id: SeriesId, range: (i64, i64), align: i64) -> (Vec<Bucket>, Points) {
+fn rolled(store: &Store, id: SeriesId, range: (i64, i64), align: i64) -> (Vec<RollupBucket>, Points) {
     let mut buckets = Vec::new();
     let end = store.rollups(id, &ask(range, Some(align)), &mut buckets);
     let samples = read_range(store, id, end.raw_from_ns, range.1);
@@ -200,7 +200,7 @@ fn samples_that_come_when_their_like_are_gone_are_taken_in() {
     let id = number(&store, "n1");
     assert!(read(&store, id).is_empty());
     let range = (D0 - DAY, D0 + 8 * DAY);
-    let same = |store: &Store, all: &Points, text: fn(&[Bucket]) -> Vec<String>| {
+    let same = |store: &Store, all: &Points, text: fn(&[RollupBucket]) -> Vec<String>| {
         for width in [MINUTE, QUARTER] {
             let (buckets, samples) = rolled(store, id, range, width);
             assert!(samples.is_empty());
@@ -218,8 +218,8 @@ fn samples_that_come_when_their_like_are_gone_are_taken_in() {
     same(&store, &all, text);
     assert!(read(&store, id).is_empty(), "they go as soon as they are rolled up");
     // In between: what the counter did from sample to sample is not known any more.
-    let but_falls = |buckets: &[Bucket]| {
-        let buckets = buckets.iter().map(|b| Bucket { falls: 0.0, resets: 0, changes: 0, ..*b });
+    let but_falls = |buckets: &[RollupBucket]| {
+        let buckets = buckets.iter().map(|b| RollupBucket { falls: 0.0, resets: 0, changes: 0, ..*b });
         text(&buckets.collect::<Vec<_>>())
     };
     append(&store, "n1", &gap);
@@ -230,7 +230,7 @@ fn samples_that_come_when_their_like_are_gone_are_taken_in() {
     drop(store);
     let store = open_with(dir.path(), |options| options.fleet_retention_ns = 2 * DAY);
     same(&store, &all, but_falls);
-    let resets = |buckets: &[Bucket]| buckets.iter().map(|b| b.resets).sum::<u64>();
+    let resets = |buckets: &[RollupBucket]| buckets.iter().map(|b| b.resets).sum::<u64>();
     assert_eq!(resets(&rolled(&store, id, range, QUARTER).0), resets(&expected(&all, QUARTER)));
 }
 
