@@ -153,6 +153,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="how long to train (default: 20)")
     args = parser.parse_args()
 
+    # However it is ended, the server ends with it; a shell's background job ignores Ctrl-C otherwise.
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)
     OUT.mkdir(parents=True, exist_ok=True)
     data = Path(tempfile.mkdtemp(prefix="data-", dir=OUT))
     server, url = start_server(args.binary, data, OUT / "server.log")
