@@ -4,6 +4,7 @@
 //! these types; the bytes they travel in belong to `wire`, the bytes they rest in to `store`.
 
 mod attribute;
+mod capture;
 mod desc;
 mod kind;
 mod labels;
@@ -15,6 +16,10 @@ mod run;
 mod sample;
 
 pub use attribute::AttributeValue;
+pub use capture::{
+    Arbitration, CAPTURE_PREFIX, CaptureDevice, CaptureFailure, CaptureLimits, CaptureOwner, CaptureReport,
+    CaptureState, DeviceRole, DriverState, NodeRole,
+};
 pub use desc::{Desc, Unit};
 pub use kind::MetricKind;
 pub use labels::{Labels, LabelsBuilder};

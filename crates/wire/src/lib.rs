@@ -1,9 +1,10 @@
 //! Bytes to model and back. Layer 1; knows no sockets and no files.
 //!
 //! The push protocol (`docs/format/push.md`), scraped pages in Prometheus' text format and OpenMetrics,
-//! and remote write. Every reader borrows from its input, has bounds with names and allocates nothing
+//! remote write, and reports of autocapture. Every reader borrows from its input, has bounds with names and allocates nothing
 //! by a length that the input claims. OTLP joins them here.
 
+pub mod capture;
 pub mod exposition;
 pub mod openmetrics;
 pub mod page;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "the lint's exemption covers test functions, not their helpers")]
 
+mod capture;
 mod exposition;
 mod openmetrics;
 mod page;
