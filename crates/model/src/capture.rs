@@ -187,6 +187,9 @@ pub struct CaptureReport {
     pub interval_seconds: f64,
     /// How ownership was settled.
     pub arbitration: Arbitration,
+    /// Which folder holds its locks: equal for two processes of a machine exactly when each sees the
+    /// other's locks; empty where there is none.
+    pub lock_domain: String,
     /// Who reports the node.
     pub node: NodeRole,
     /// The driver's library.

@@ -150,6 +150,7 @@ pub(crate) fn store(
         stored: receipt.stored,
         refused,
         duplicate: receipt.duplicate,
+        elsewhere: Vec::new(),
     })
 }
 

@@ -209,6 +209,26 @@ pub struct PushResponse {
     /// The request had come before and was not stored again.
     #[prost(bool, tag = "5")]
     pub duplicate: bool,
+    /// Devices whose points were refused as `gpu_reported_elsewhere`, and who reports each.
+    #[prost(message, repeated, tag = "6")]
+    pub elsewhere: Vec<Elsewhere>,
+}
+
+/// A device that another process of the run reports, one that shares the machine and no lock.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Elsewhere {
+    /// The refused series' label `gpu`.
+    #[prost(uint32, tag = "1")]
+    pub gpu: u32,
+    /// Host of the process that reports the device.
+    #[prost(string, tag = "2")]
+    pub host: String,
+    /// Its process id, as it sees it.
+    #[prost(uint32, tag = "3")]
+    pub pid: u32,
+    /// Its rank in the job.
+    #[prost(uint32, optional, tag = "4")]
+    pub rank: Option<u32>,
 }
 
 /// Why a body is not a push request.

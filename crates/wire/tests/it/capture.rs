@@ -41,6 +41,7 @@ fn report() -> CaptureReport {
         started_ns: 4,
         interval_seconds: 30.0,
         arbitration: Arbitration::Shm,
+        lock_domain: "1:2".into(),
         devices: devices.collect(),
         limits: Some(CaptureLimits {
             cgroup_mode: "v2".into(),
