@@ -3,6 +3,7 @@ import { batch, computed, effect, type Signal, signal } from '@preact/signals';
 import type { MetricRow, RunDetail } from '../lib/answers';
 import { isAbort } from '../lib/api';
 import { Palette, tellingLabels, varyingLabels } from '../lib/colour';
+import { askMissing, type MissingAnswer } from '../lib/missing';
 import { type Axis, askPoints, type Columns, type PointsAnswer } from '../lib/points';
 import { confine, drawable, type Range, union } from './range';
 import { type ChartInfo, chartsOf, rank } from './sections';
@@ -44,6 +45,10 @@ export interface ChartState {
 export class Board {
   readonly metrics = signal<MetricRow[] | null>(null);
   readonly detail = signal<RunDetail | null>(null);
+  /** Why series are missing and what capture reports; `null` until it is read, or where it cannot be told. */
+  readonly missing = signal<MissingAnswer | null>(null);
+  /** Why that could not be read; `undefined` until it was asked, `null` once it is there. */
+  readonly missingError = signal<unknown>(undefined);
   /** One chart per metric. */
   readonly charts = computed(() => chartsOf(this.metrics.value ?? []));
   /** Labels that tell the run's series apart. */
@@ -204,6 +209,19 @@ export class Board {
       this.stepMap.value = stepMapOf(overSteps, overTime);
     } catch {
       // Without it, each axis has its own cursor; the charts tell what is wrong.
+    }
+  }
+
+  /** Reads why series are missing. */
+  async readMissing(): Promise<void> {
+    try {
+      const answer = await askMissing(this.runId);
+      batch(() => {
+        this.missing.value = answer;
+        this.missingError.value = null;
+      });
+    } catch (error) {
+      if (!isAbort(error)) this.missingError.value = error;
     }
   }
 

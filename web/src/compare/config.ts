@@ -1,5 +1,6 @@
 /** Attributes of runs side by side: only what differs. */
 import type { RunDetail } from '../lib/answers';
+import { isFact } from '../lib/missing';
 
 /** A key and what each run has for it; `null` where it has none. */
 export interface Difference {
@@ -15,7 +16,7 @@ export function attributeText(value: unknown): string {
 
 /** Keys whose values are not the same in all runs, those of the configuration first. */
 export function differencesOf(runs: RunDetail[]): Difference[] {
-  const keys = new Set(runs.flatMap((run) => Object.keys(run.attributes)));
+  const keys = new Set(runs.flatMap((run) => Object.keys(run.attributes).filter(isFact)));
   const all = [...keys].map((key) => ({
     key,
     values: runs.map((run) =>

@@ -83,6 +83,13 @@ export const WarnIcon = () => (
   </Icon>
 );
 
+/** A check: all is well. */
+export const OkIcon = () => (
+  <svg class="icon ok" width="14" height="14" viewBox="0 0 16 16" fill="none" aria-hidden="true">
+    <path d="m3 8.6 3.2 3.2L13 4.6" stroke="currentColor" stroke-width="1.9" />
+  </svg>
+);
+
 /** Filled diamond: an error. */
 export const CritIcon = () => (
   <svg class="icon" width="14" height="14" viewBox="0 0 16 16" aria-hidden="true">

@@ -56,6 +56,7 @@ export interface Session {
   host: string;
   pid: number;
   rank: number | null;
+  world_size: number | null;
   attempt: number;
   started_ms: number | null;
   heartbeat_ms: number | null;

@@ -8,7 +8,9 @@ export interface Scope {
 }
 
 /** A run's tabs that exist. */
-export type Tab = 'overview' | 'charts';
+export const TABS = ['overview', 'charts', 'ranks', 'missing'] as const;
+/** One of them. */
+export type Tab = (typeof TABS)[number];
 
 /** A page. */
 export type Route =
@@ -46,7 +48,7 @@ export function parseRoute(path: string): Route {
   const scope = { organization: unpart(rest[0]), workspace: unpart(rest[1]), project: unpart(rest[2]) };
   if (rest[3] === 'runs' && rest.length === 4) return { page: 'runs', scope };
   if (rest[3] === 'r' && rest.length >= 5) {
-    const tab = rest[5] === 'overview' ? 'overview' : 'charts';
+    const tab = TABS.find((one) => one === rest[5]) ?? 'charts';
     return { page: 'run', scope, runId: unpart(rest[4]), tab };
   }
   return { page: 'missing' };

@@ -1,9 +1,10 @@
 /** A run's facts: attributes, attempts, sessions, and what did not come through. */
 import { useState } from 'preact/hooks';
+import type { Board } from '../charts/board';
 import { Name } from '../components/name';
-import type { MetricRow, RunDetail } from '../lib/answers';
 import { now, zone } from '../lib/clock';
 import { copy } from '../lib/download';
+import { isFact } from '../lib/missing';
 import { formatCount } from '../lib/number';
 import { visible } from '../lib/text';
 import { formatFull, formatSpan } from '../lib/time';
@@ -60,10 +61,11 @@ function attributeText(value: unknown): string {
 function Attributes({ attributes }: { attributes: Record<string, unknown> }) {
   const [filter, setFilter] = useState('');
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const rows = Object.entries(attributes)
+  const facts = Object.entries(attributes).filter(([key]) => isFact(key));
+  const rows = facts
     .filter(([key, value]) => words.every((w) => `${key} ${attributeText(value)}`.toLowerCase().includes(w)))
     .sort(([a], [b]) => (a < b ? -1 : 1));
-  const all = Object.keys(attributes).length;
+  const all = facts.length;
   return (
     <section class="panel tall">
       <h2>
@@ -115,7 +117,9 @@ function Attributes({ attributes }: { attributes: Record<string, unknown> }) {
 const when = (time: number | null) => (time === null ? '—' : formatFull(time, zone.value));
 
 /** The tab. */
-export function OverviewTab({ detail, metrics }: { detail: RunDetail; metrics: MetricRow[] }) {
+export function OverviewTab({ board }: { board: Board }) {
+  const detail = board.detail.value!;
+  const metrics = board.metrics.value ?? [];
   return (
     <div class="overview">
       <section class="panel">

@@ -5,6 +5,7 @@ import { Board } from '../charts/board';
 import { cadence } from '../charts/sections';
 import { Failure } from '../components/failure';
 import { StateMark } from '../components/icons';
+import { LaterTab } from '../components/later';
 import { Link } from '../components/link';
 import { Name } from '../components/name';
 import { elapsedSeconds } from '../components/run_columns';
@@ -13,8 +14,9 @@ import { open, param, params, setParams } from '../lib/address';
 import { now, switchZone, zone } from '../lib/clock';
 import { saveCsv } from '../lib/download';
 import { bind } from '../lib/keys';
+import { alarmCount } from '../lib/missing';
 import { formatCount } from '../lib/number';
-import { runPath, runsPath, type Scope, type Tab } from '../lib/route';
+import { runPath, runsPath, type Scope, TABS, type Tab } from '../lib/route';
 import { changeTags } from '../lib/runs';
 import { visible } from '../lib/text';
 import { formatAge, formatFull, formatSecond, formatSpan, formatWhen } from '../lib/time';
@@ -23,10 +25,15 @@ import { ChartsTab } from './charts';
 import { OverviewTab } from './overview';
 import { isLive, useRunFeed } from './run_feed';
 
-const TABS: { tab: Tab; text: string }[] = [
-  { tab: 'overview', text: 'Overview' },
-  { tab: 'charts', text: 'Charts' },
-];
+const TAB_NAMES: Record<Tab, string> = {
+  overview: 'Overview',
+  charts: 'Charts',
+  ranks: 'Ranks',
+  missing: 'Missing',
+};
+
+const ranksTab = () => import('./ranks').then((m) => m.RanksTab);
+const missingTab = () => import('./missing').then((m) => m.MissingTab);
 
 /** The page. */
 export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; tab: Tab }) {
@@ -37,6 +44,10 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
 
   const readFacts = useRunFeed(board, error);
   const live = isLive();
+  const turn = (by: number) => {
+    const next = TABS[TABS.indexOf(tab) + by];
+    if (next) open(runPath(scope, runId, next) + window.location.search);
+  };
   useEffect(() => {
     pausedAt.value = live ? null : { time: Date.now(), points: board.detail.peek()?.points ?? 0 };
     if (live) void board.load(true);
@@ -44,18 +55,8 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
   useLayoutEffect(
     () =>
       bind(
-        {
-          keys: '[',
-          does: 'Previous tab',
-          group: 'Run',
-          run: () => open(runPath(scope, runId, 'overview') + window.location.search),
-        },
-        {
-          keys: ']',
-          does: 'Next tab',
-          group: 'Run',
-          run: () => open(runPath(scope, runId, 'charts') + window.location.search),
-        },
+        { keys: '[', does: 'Previous tab', group: 'Run', run: () => turn(-1) },
+        { keys: ']', does: 'Next tab', group: 'Run', run: () => turn(1) },
         { keys: 't', does: 'Edit tags', group: 'Run', run: () => (editing.value = runId) },
         {
           keys: 'Space',
@@ -65,13 +66,14 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
         },
         { keys: 'z', does: 'UTC or local time', group: 'Run', run: switchZone },
       ),
-    [runId],
+    [runId, tab],
   );
 
   // The tabs of a run share how it is looked at.
   const query = params.value.size > 0 ? `?${params.value}` : '';
   const detail = board.detail.value;
   if (!detail) return <RunLoading runId={runId} error={error.value} retry={() => void readFacts()} />;
+  const missing = board.missing.value ? alarmCount(board.missing.value) : 0;
   const elapsed = elapsedSeconds(detail, now.value);
   const change = async (add: string[], remove: string[]) => {
     try {
@@ -137,9 +139,10 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
         </div>
       </div>
       <nav class="tabs" aria-label="Tabs of the run">
-        {TABS.map(({ tab: one, text }) => (
+        {TABS.map((one) => (
           <Link key={one} href={runPath(scope, runId, one) + query} current={one === tab}>
-            {text}
+            {TAB_NAMES[one]}
+            {one === 'missing' && missing > 0 && <span class="count">{formatCount(missing)}</span>}
           </Link>
         ))}
         <Link href={runsPath(scope)} class="back">
@@ -147,11 +150,10 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
         </Link>
       </nav>
       {error.value !== null && <Failure error={error.value} retry={() => void readFacts()} />}
-      {tab === 'charts' ? (
-        <ChartsTab board={board} />
-      ) : (
-        <OverviewTab detail={detail} metrics={board.metrics.value ?? []} />
-      )}
+      {tab === 'charts' && <ChartsTab board={board} />}
+      {tab === 'overview' && <OverviewTab board={board} />}
+      {tab === 'ranks' && <LaterTab tab={ranksTab} board={board} />}
+      {tab === 'missing' && <LaterTab tab={missingTab} board={board} />}
     </main>
   );
 }

@@ -15,6 +15,7 @@ import { visible } from '../lib/text';
 const POINTS_MS = 1000;
 const FACTS_MS = 4000;
 const MAP_MS = 15_000;
+const MISSING_MS = 15_000;
 
 /** Whether the page follows the run: not while it is zoomed or paused. */
 export function isLive(): boolean {
@@ -44,7 +45,8 @@ export function useRunFeed(board: Board, error: Signal<unknown>): () => Promise<
   );
   useEffect(() => {
     const map = paced(() => board.readStepMap(), MAP_MS);
-    void readFacts();
+    const missing = paced(() => board.readMissing(), MISSING_MS);
+    void readFacts().then(missing.ask);
     // Charts come first; what only joins their axes waits for them.
     const afterCharts = board.answered.subscribe((answers) => {
       if (answers === 1) map.ask();
@@ -54,6 +56,7 @@ export function useRunFeed(board: Board, error: Signal<unknown>): () => Promise<
     const leave = follow(`run:${runId}`, (event) => {
       facts.ask();
       map.ask();
+      missing.ask();
       if (event.event !== 'run') return;
       const { run_id: _id, ...news } = JSON.parse(event.data) as RunNews;
       const detail = board.detail.peek();
@@ -66,6 +69,7 @@ export function useRunFeed(board: Board, error: Signal<unknown>): () => Promise<
       facts.end();
       points.end();
       map.end();
+      missing.end();
     };
   }, [board, tokenEntered.value]);
   useEffect(
