@@ -18,7 +18,7 @@ pub struct Launch {
 }
 
 /// A variable of the environment, if it is set.
-pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 const RANK: &[&str] = &["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"];
 const LOCAL_RANK: &[&str] = &["LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"];
@@ -32,6 +32,11 @@ const JOB_TOKEN: &[(&str, &str)] = &[
     ("SLURM_JOB_ID", "slurm-"),
     ("RAY_JOB_ID", "ray-"),
 ];
+
+/// The rank on this node and the variable that gave it.
+pub(crate) fn local_rank(lookup: Lookup<'_>) -> Option<(u32, &'static str)> {
+    LOCAL_RANK.iter().find_map(|name| Some((lookup(name)?.trim().parse().ok()?, *name)))
+}
 
 impl Launch {
     /// Reads this process's environment.

@@ -14,6 +14,7 @@
 //! ```
 
 mod batch;
+pub mod claims;
 mod clock;
 mod config;
 mod counters;
@@ -22,6 +23,7 @@ mod header;
 mod launch;
 mod log;
 mod outbox;
+pub mod ownership;
 mod probe;
 mod run;
 mod sampler;
@@ -39,7 +41,7 @@ pub use config::{
 };
 pub use counters::Counters;
 pub use header::SpoolHeader;
-pub use launch::Launch;
+pub use launch::{Launch, Lookup};
 pub use log::Steps;
 pub use run::{Run, StartError};
 pub use series::SeriesHandle;
