@@ -1,4 +1,4 @@
-//! This process, and its descendants as an extra.
+//! A process, this one as a rule, and its descendants as an extra.
 
 use crate::{
     Failure, PROCESS_CPU, PROCESS_RSS, Sink, TREE_RSS,
@@ -10,7 +10,7 @@ use crate::{
     tree::Tree,
 };
 
-/// Samples the series of this process.
+/// Samples the series of a process.
 ///
 /// Not to be carried over a fork: its open files show the parent.
 #[derive(Debug)]
@@ -29,12 +29,21 @@ pub struct ProcessSampler {
 impl ProcessSampler {
     /// A sampler of the process that is `proc/self` of `host`; nothing is read before the first tick.
     pub fn new(host: Host) -> Self {
+        Self::below(&host, "/proc/self")
+    }
+
+    /// A sampler of another process of `host`, by its ID, and of its descendants.
+    pub fn of(host: Host, pid: u32) -> Self {
+        Self::below(&host, &format!("/proc/{pid}"))
+    }
+
+    fn below(host: &Host, folder: &str) -> Self {
         Self {
             buffer: Buffer::new(),
-            statm: host.file("/proc/self/statm"),
-            stat: host.file("/proc/self/stat"),
+            statm: host.file(&format!("{folder}/statm")),
+            stat: host.file(&format!("{folder}/stat")),
             rate: Rate::default(),
-            tree: Tree::new(&host),
+            tree: Tree::new(host, folder),
             rss_health: Health::default(),
             cpu_health: Health::default(),
             tree_health: Health::default(),

@@ -1,4 +1,4 @@
-//! This process and all its descendants.
+//! A process and all its descendants.
 //!
 //! Source: `/proc/<pid>/stat` of every process, because a kernel need not have the `children` files.
 //! A process that is known to be none of ours is read again only every 16th tick, so a tick costs one
@@ -50,10 +50,11 @@ struct Moment {
 }
 
 impl Tree {
-    pub(crate) fn new(host: &Host) -> Self {
+    /// The tree below the process that `folder` shows, such as `/proc/self`.
+    pub(crate) fn new(host: &Host, folder: &str) -> Self {
         Self {
             proc: host.path(b"/proc"),
-            own: host.file("/proc/self/stat"),
+            own: host.file(&format!("{folder}/stat")),
             uptime: host.file("/proc/uptime"),
             members: HashMap::new(),
             outsiders: HashSet::new(),
@@ -63,7 +64,7 @@ impl Tree {
         }
     }
 
-    /// Emits memory and CPU of the tree; nothing when this process is not shown.
+    /// Emits memory and CPU of the tree; nothing when the process is not shown.
     pub(crate) fn sample(
         &mut self,
         at_ns: u64,

@@ -229,3 +229,19 @@ fn a_tree_of_the_real_machine_holds_a_child() {
     assert!(tick[CPU] >= 0.0);
     assert_eq!(causes(&sampler.take_failures()), "");
 }
+
+#[test]
+fn another_process_is_sampled_by_its_id() {
+    let mut scene = Scene::new();
+    let processes = |used: f64| {
+        [
+            Process::new(OWN, 1),
+            Process { used, pages: 20, ..Process::new(7, OWN) },
+            Process { used, pages: 30, ..Process::new(300, 7) },
+        ]
+    };
+    scene.sampler = ProcessSampler::of(scene.machine.host(), 7);
+    let first = scene.tick(0.0, &processes(5.0));
+    assert_eq!(first[RSS], 50.0 * rustix::param::page_size() as f64, "the parent is none of its descendants");
+    assert_near(scene.cpu(2.0, &processes(6.0)), 100.0);
+}
