@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use model::{AttributeValue, RunChange, RunPath, TagChange, WriterId, series_identity};
 use store::{AppendError, Batch, Receipt, SeriesBatch};
-use wire::push::{Count, PushError, PushRequest, PushResponse, Series};
+use wire::push::{Count, PushError, PushRequest, PushResponse, REFUSED_SERIES_MAX, RefusedSeries, Series};
 
 use crate::app::Shared;
 use crate::far::Outgoing;
@@ -57,15 +57,34 @@ pub(crate) struct Checked {
     batch: Batch,
     run: RunPath,
     refused: Refused,
+    /// The places that the batch's series had in the request.
+    places: Vec<usize>,
 }
 
-/// What was refused so far: reason to count and one example.
+/// What was refused so far.
 #[derive(Debug, Default)]
-struct Refused(BTreeMap<&'static str, (u64, String)>);
+struct Refused {
+    /// Reason to count and one example.
+    reasons: BTreeMap<&'static str, (u64, String)>,
+    /// The series that is looked at, by its place in the request.
+    at: Option<usize>,
+    series: Vec<RefusedSeries>,
+}
 
 impl Refused {
     fn add(&mut self, reason: &'static str, count: u64, example: impl FnOnce() -> String) {
-        self.0.entry(reason).or_insert_with(|| (0, example())).0 += count;
+        self.reasons.entry(reason).or_insert_with(|| (0, example())).0 += count;
+        if let Some(at) = self.at {
+            self.name(at, reason, count);
+        }
+    }
+
+    /// Notes which series the points are of.
+    fn name(&mut self, at: usize, reason: &str, count: u64) {
+        if self.series.len() < REFUSED_SERIES_MAX {
+            let (index, reason) = (u32::try_from(at).unwrap_or(u32::MAX), reason.to_owned());
+            self.series.push(RefusedSeries { index, reason, count });
+        }
     }
 }
 
@@ -96,14 +115,18 @@ pub(crate) fn check(shared: &Shared, request: &PushRequest) -> Result<Checked, P
     check_path(&change.path)?;
     check_change(shared, &mut change, &mut refused);
     let mut series = Vec::with_capacity(request.series.len());
-    for one in &request.series {
+    let mut places = Vec::with_capacity(request.series.len());
+    for (at, one) in request.series.iter().enumerate() {
+        refused.at = Some(at);
         if let Some(batch) = check_series(&change.path, one, &mut refused)? {
             series.push(batch);
+            places.push(at);
         } else {
             count_refused_labels(shared, &change.path, one)?;
         }
     }
-    for (reason, (count, _)) in &refused.0 {
+    refused.at = None;
+    for (reason, (count, _)) in &refused.reasons {
         change.dropped.push((format!("{REFUSED_PREFIX}{reason}"), *count));
     }
     let run = change.path.clone();
@@ -116,6 +139,7 @@ pub(crate) fn check(shared: &Shared, request: &PushRequest) -> Result<Checked, P
         },
         run,
         refused,
+        places,
     })
 }
 
@@ -125,7 +149,7 @@ pub(crate) fn store(
     checked: Checked,
     door: &'static str,
 ) -> Result<PushResponse, AppendError> {
-    let Checked { batch, run, refused } = checked;
+    let Checked { batch, run, mut refused, places } = checked;
     let receipt = keep(shared, batch, &run).inspect_err(|error| {
         shared.metrics.requests.add(&[door, outcome(error)], 1);
     })?;
@@ -137,6 +161,12 @@ pub(crate) fn store(
         shared.metrics.requests.add(&[door, "stored"], 1);
         shared.metrics.samples.add(&[door], receipt.stored);
     }
+    for (place, reason, count) in &receipt.refused_series {
+        if let Some(at) = places.get(*place) {
+            refused.name(*at, reason, *count);
+        }
+    }
+    let refused_series = std::mem::take(&mut refused.series);
     let refused = counts(refused, &receipt);
     if !receipt.duplicate {
         for count in &refused {
@@ -151,6 +181,7 @@ pub(crate) fn store(
         refused,
         duplicate: receipt.duplicate,
         elsewhere: Vec::new(),
+        refused_series,
     })
 }
 
@@ -201,7 +232,7 @@ fn counts(mut refused: Refused, receipt: &Receipt) -> Vec<Count> {
         count,
         example,
     };
-    refused.0.into_iter().map(count).collect()
+    refused.reasons.into_iter().map(count).collect()
 }
 
 fn check_path(path: &RunPath) -> Result<(), PushError> {

@@ -146,6 +146,8 @@ pub struct Receipt {
     /// `label_count`, `series_limit`, `project_series_limit`, `fleet_series_limit` and
     /// `display_name_taken`.
     pub refused: Vec<(&'static str, u64, String)>,
+    /// Points refused by series: its place in [`Batch::series`], reason, count.
+    pub refused_series: Vec<(usize, &'static str, u64)>,
     /// The attempt that the writer's session belongs to, 0 when it has none.
     pub attempt: u32,
 }

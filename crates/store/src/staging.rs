@@ -102,7 +102,7 @@ impl<'a> Staging<'a> {
                 self.take_metadata(known);
             }
             let mut points = Vec::with_capacity(batch.series.len());
-            for series in batch.series {
+            for series in batch.series.into_iter().enumerate() {
                 points.extend(self.take_series(series, &mut receipt));
             }
             points.extend(self.take_points(batch.points, &mut receipt));
@@ -163,7 +163,7 @@ impl<'a> Staging<'a> {
     /// The series' number with the points that can be taken, if there are any.
     fn take_series(
         &mut self,
-        mut batch: SeriesBatch,
+        (place, mut batch): (usize, SeriesBatch),
         receipt: &mut Receipt,
     ) -> Option<(SeriesId, Vec<Sample>)> {
         let all = batch.samples.len() as u64;
@@ -173,6 +173,7 @@ impl<'a> Staging<'a> {
             let example =
                 || format!("`{}`: times lie between 1823 and 2116", shortened(&batch.identity.display));
             receipt.refuse("time_out_of_range", outside, example);
+            receipt.refused_series.push((place, "time_out_of_range", outside));
         }
         if batch.samples.is_empty() {
             return None;
@@ -180,7 +181,9 @@ impl<'a> Staging<'a> {
         match self.series_id(&batch.identity) {
             Ok(id) => Some((id, batch.samples)),
             Err((reason, example)) => {
-                receipt.refuse(reason, batch.samples.len() as u64, || example);
+                let count = batch.samples.len() as u64;
+                receipt.refuse(reason, count, || example);
+                receipt.refused_series.push((place, reason, count));
                 None
             }
         }

@@ -16,6 +16,8 @@ pub const CONTENT_TYPE: &str = "application/x-protobuf";
 pub const DECOMPRESSED_BYTES_MAX: usize = 64 << 20;
 /// Most messages (series, labels, attributes and so on) in one request.
 pub const ELEMENTS_MAX: usize = 500_000;
+/// Most series that an answer names as refused.
+pub const REFUSED_SERIES_MAX: usize = 1_000;
 
 /// One delivery of one writer about one run.
 #[derive(Clone, PartialEq, Message)]
@@ -212,6 +214,23 @@ pub struct PushResponse {
     /// Devices whose points were refused as `gpu_reported_elsewhere`, and who reports each.
     #[prost(message, repeated, tag = "6")]
     pub elsewhere: Vec<Elsewhere>,
+    /// Which series the refused points are of; at most [`REFUSED_SERIES_MAX`] are named.
+    #[prost(message, repeated, tag = "7")]
+    pub refused_series: Vec<RefusedSeries>,
+}
+
+/// A series of the request that points were refused of.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct RefusedSeries {
+    /// Its place in [`PushRequest::series`], from 0.
+    #[prost(uint32, tag = "1")]
+    pub index: u32,
+    /// Bounded reason, one of those in [`PushResponse::refused`].
+    #[prost(string, tag = "2")]
+    pub reason: String,
+    /// How many points.
+    #[prost(uint64, tag = "3")]
+    pub count: u64,
 }
 
 /// A device that another process of the run reports, one that shares the machine and no lock.

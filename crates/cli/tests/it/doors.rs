@@ -198,11 +198,29 @@ fn hostile_names_are_kept_as_text_or_refused_by_reason() {
     ];
     assert_eq!(refused, want);
     assert!(response.refused.iter().all(|c| !c.example.is_empty()));
+    let named: Vec<(u32, &str)> =
+        response.refused_series.iter().map(|s| (s.index, s.reason.as_str())).collect();
+    let want = [
+        (1, "metric_name"),
+        (2, "metric_name"),
+        (3, "label_refused"),
+        (4, "label_key"),
+        (5, "label_too_long"),
+        (6, "label_key"),
+        (7, "label_count"),
+    ];
+    assert_eq!(named, want, "each by its place in the request");
     let row = &server.get("/api/tg/v1/runs")["runs"][0];
     assert_eq!(row["run"], hostile);
     let run = server.get(&format!("/api/tg/v1/runs/{}", row["run_id"].as_str().unwrap()));
     assert_eq!(run["refused"]["label_key"], 4, "what was refused is known of the run");
     assert_eq!(server.metric("truegauge_ingest_rejected_total{door=\"push\",reason=\"label_key\"}"), 4.0);
+    let late = Series { time_deltas: vec![i64::MAX / 2 + T0], ..series("late", &[1.0]) };
+    let response = server.push(&request("r", 1, 2, vec![series("good", &[1.0]), late])).1.unwrap();
+    assert_eq!(
+        response.refused_series,
+        [wire::push::RefusedSeries { index: 1, reason: "time_out_of_range".into(), count: 1 }]
+    );
     let mut control = request("x", 1, 2, Vec::new());
     control.run = Some(wire::push::Run { run: "a\u{1b}[2J".into(), ..wire::push::Run::default() });
     assert_eq!(server.push(&control).0, 400);
