@@ -37,6 +37,11 @@ impl Host {
     pub fn with_disk(self, _disk: DiskBlocks) -> Self {
         self
     }
+
+    /// Unknown here: empty.
+    pub fn boot_id(&self) -> String {
+        String::new()
+    }
 }
 
 /// Yields nothing.
@@ -102,6 +107,11 @@ pub fn hostname() -> String {
         end -= 1;
     }
     name[..end].to_owned()
+}
+
+/// Unknown here: empty.
+pub fn boot_id() -> String {
+    Host::real().boot_id()
 }
 
 /// Operating system and architecture, such as `macos aarch64`.

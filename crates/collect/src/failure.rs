@@ -3,13 +3,10 @@
 use model::Desc;
 
 /// How many ticks in a row may fail before a counter is left alone for a while.
-#[cfg(tg_linux)]
 const FAILURES_MAX: u32 = 5;
 /// Ticks until the first retry of a counter that was left alone; doubled at each further failure.
-#[cfg(tg_linux)]
 const RETRY_TICKS_MIN: u32 = 10;
 /// The longest wait between two retries, in ticks.
-#[cfg(tg_linux)]
 const RETRY_TICKS_MAX: u32 = 640;
 
 /// A counter that is there and could not be read in this tick.
@@ -28,7 +25,6 @@ pub struct Failure {
 }
 
 /// Failures in a row of one counter, and when to ask it again.
-#[cfg(tg_linux)]
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     failures: u32,
@@ -36,7 +32,6 @@ pub(crate) struct Health {
     left: u32,
 }
 
-#[cfg(tg_linux)]
 impl Health {
     /// Whether the counter is asked in this tick; counts the ticks in which it is not.
     pub(crate) fn is_due(&mut self) -> bool {

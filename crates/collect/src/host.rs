@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::pseudo_file::PseudoFile;
+use crate::pseudo_file::{Buffer, PseudoFile};
 
 /// Longest host name kept, in bytes.
 const HOSTNAME_BYTES_MAX: usize = 64;
@@ -49,6 +49,16 @@ impl Host {
     pub fn with_disk(mut self, disk: DiskBlocks) -> Self {
         self.disk = Some(disk);
         self
+    }
+
+    /// The kernel's boot id: another one after each start of the machine, the same in all of its
+    /// containers. Empty when it cannot be read or is no UUID.
+    pub fn boot_id(&self) -> String {
+        let path = self.path(b"/proc/sys/kernel/random/boot_id");
+        let mut buffer = Buffer::new();
+        let read = PseudoFile::read_once(&path, &mut buffer).unwrap_or_default().trim_ascii();
+        let is_uuid = read.len() == 36 && read.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-');
+        if is_uuid { String::from_utf8_lossy(read).into_owned() } else { String::new() }
     }
 
     /// Where an absolute path of the machine lies.
@@ -108,4 +118,9 @@ pub fn platform() -> String {
 pub fn thread_cpu_seconds() -> Option<f64> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Some(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
+}
+
+/// The kernel's boot id, as [`Host::boot_id`] of the machine this process runs on.
+pub fn boot_id() -> String {
+    Host::real().boot_id()
 }

@@ -6,11 +6,11 @@
 //! here raises: a number that cannot be had is left out of the tick, and why is told through
 //! [`Failure`].
 //!
-//! Off Linux every function is there and yields nothing; see [`SUPPORTED`].
+//! Off Linux every function is there and yields nothing; see [`SUPPORTED`]. [`gpu`] would ask a driver
+//! there too, but nobody has tried.
 
 mod descs;
 mod failure;
-#[cfg(tg_linux)]
 pub mod gpu;
 
 pub use descs::{
@@ -21,6 +21,11 @@ pub use failure::Failure;
 
 /// Whether this build reads the machine: true on Linux.
 pub const SUPPORTED: bool = cfg!(tg_linux);
+
+/// Every metric that this crate can give, those of GPUs included, on every platform.
+pub fn all_descs() -> Vec<model::Desc> {
+    [DESCS, gpu::GPU_DESCS].concat()
+}
 
 /// Where the values of one tick go: the metric and its value, in the metric's unit.
 pub type Sink<'a> = dyn FnMut(&'static model::Desc, f64) + 'a;
@@ -55,7 +60,7 @@ pub use facts::{CgroupFacts, CgroupMode, CpuBound, CpuFacts, MemoryFacts};
 #[cfg(tg_linux)]
 pub use {
     facts::facts,
-    host::{DiskBlocks, Host, hostname, platform, thread_cpu_seconds},
+    host::{DiskBlocks, Host, boot_id, hostname, platform, thread_cpu_seconds},
     node::NodeSampler,
     process::ProcessSampler,
 };
@@ -64,5 +69,5 @@ pub use {
 mod elsewhere;
 #[cfg(not(tg_linux))]
 pub use elsewhere::{
-    DiskBlocks, Host, NodeSampler, ProcessSampler, facts, hostname, platform, thread_cpu_seconds,
+    DiskBlocks, Host, NodeSampler, ProcessSampler, boot_id, facts, hostname, platform, thread_cpu_seconds,
 };

@@ -234,6 +234,32 @@ extern "C" fn nvmlDeviceGetMigMode(handle: Handle, current: *mut c_uint, pending
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetCudaComputeCapability(
+    handle: Handle,
+    major: *mut c_int,
+    minor: *mut c_int,
+) -> c_int {
+    let capability = ask("nvmlDeviceGetCudaComputeCapability", handle)
+        .and_then(|asked| asked.gpu.compute_capability.ok_or_else(|| code("unknown")));
+    put(major, capability.map(|[major, _]| major)).max(put(minor, capability.map(|[_, minor]| minor)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetArchitecture(handle: Handle, out: *mut c_uint) -> c_int {
+    put(out, number("nvmlDeviceGetArchitecture", handle, "architecture"))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetMaxClockInfo(handle: Handle, domain: c_uint, out: *mut c_uint) -> c_int {
+    let key = match domain {
+        0 => "graphics_max_mhz",
+        1 => "sm_max_mhz",
+        _ => "memory_max_mhz",
+    };
+    put(out, number("nvmlDeviceGetMaxClockInfo", handle, key))
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetUtilizationRates(handle: Handle, out: *mut Utilization) -> c_int {
     let rates = ask("nvmlDeviceGetUtilizationRates", handle).and_then(|asked| {
         let gpu = asked.value("utilization")? as c_uint;

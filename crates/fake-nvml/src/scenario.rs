@@ -46,6 +46,8 @@ pub struct Gpu {
     /// Its place on the bus, as the driver writes it.
     #[serde(default)]
     pub bus_id: String,
+    /// CUDA compute capability, major and minor; its call fails without one.
+    pub compute_capability: Option<[i32; 2]>,
     /// Whether it fell off the bus: every call fails.
     #[serde(default)]
     pub gone: bool,

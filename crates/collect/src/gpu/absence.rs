@@ -62,6 +62,21 @@ impl GpuAbsence {
         }
     }
 
+    /// The reason in one word of a fixed set, for reports that a program reads.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoLibrary { .. } => "no_library",
+            Self::NotLoadable { .. } => "not_loadable",
+            Self::LacksFunctions { .. } => "lacks_functions",
+            Self::DriverNotLoaded => "driver_not_loaded",
+            Self::VersionMismatch => "version_mismatch",
+            Self::NotPermitted => "not_permitted",
+            Self::Refused { .. } => "refused",
+            Self::NoAnswer { .. } => "no_answer",
+            Self::NoThread { .. } => "no_thread",
+        }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {

@@ -16,6 +16,13 @@ pub struct GpuDevice {
     pub name: String,
     /// Its place on the bus as `dddd:bb:dd.f`, as the kernel's log writes it; empty when unknown.
     pub pci_bus_id: String,
+    /// CUDA compute capability, major and minor, such as `(9, 0)`; `None` when the driver does not tell.
+    /// CUDA numbers the devices by it first, unless `CUDA_DEVICE_ORDER` says otherwise.
+    pub compute_capability: Option<(u32, u32)>,
+    /// Name of its generation, such as `Hopper`; empty when unknown.
+    pub architecture: &'static str,
+    /// The highest clock of its streaming multiprocessors; `None` when the driver does not tell.
+    pub sm_clock_max_mhz: Option<u32>,
     /// Its memory account.
     pub memory: GpuMemoryAccount,
     /// Whether it is partitioned: then it is never sampled, since its numbers are not one tenant's.
@@ -69,11 +76,37 @@ pub(super) fn identify(library: &Library, index: u32) -> Result<(GpuDevice, Hand
         uuid,
         name,
         pci_bus_id: library.pci_bus_id(handle).map(|id| canonical_bus_id(&id)).unwrap_or_default(),
+        compute_capability: compute_capability(library, handle),
+        architecture: library.architecture(handle).map_or("", architecture),
+        sm_clock_max_mhz: library.clock_max_mhz(handle, 1).ok().filter(|clock| *clock != u32::MAX),
         memory,
         mig,
         instances: if mig { instances(library, handle) } else { Vec::new() },
     };
     Ok((device, handle))
+}
+
+fn compute_capability(library: &Library, device: Handle) -> Option<(u32, u32)> {
+    let (major, minor) = library.compute_capability(device).ok()?;
+    let (major, minor) = (u32::try_from(major).ok()?, u32::try_from(minor).ok()?);
+    (1..1000).contains(&major).then_some((major, minor))
+}
+
+/// NVML's numbers for the generations.
+fn architecture(number: u32) -> &'static str {
+    match number {
+        2 => "Kepler",
+        3 => "Maxwell",
+        4 => "Pascal",
+        5 => "Volta",
+        6 => "Turing",
+        7 => "Ampere",
+        8 => "Ada",
+        9 => "Hopper",
+        10 => "Blackwell",
+        13 => "Rubin",
+        _ => "",
+    }
 }
 
 fn instances(library: &Library, device: Handle) -> Vec<MigInstance> {

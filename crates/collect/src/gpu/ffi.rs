@@ -116,6 +116,10 @@ functions! {
     mig_handle: "nvmlDeviceGetMigDeviceHandleByIndex"
         unsafe extern "C" fn(*mut c_void, c_uint, *mut *mut c_void) -> c_int;
     gpu_instance: "nvmlDeviceGetGpuInstanceId" Number<c_uint>;
+    compute_capability: "nvmlDeviceGetCudaComputeCapability"
+        unsafe extern "C" fn(*mut c_void, *mut c_int, *mut c_int) -> c_int;
+    architecture: "nvmlDeviceGetArchitecture" Number<c_uint>;
+    clock_max: "nvmlDeviceGetMaxClockInfo" unsafe extern "C" fn(*mut c_void, c_uint, *mut c_uint) -> c_int;
     utilization: "nvmlDeviceGetUtilizationRates" Number<Utilization>;
     memory: "nvmlDeviceGetMemoryInfo" Number<Memory>;
     memory_v2: "nvmlDeviceGetMemoryInfo_v2" Number<MemoryV2>;
@@ -242,6 +246,27 @@ impl Library {
         let mut id = 0;
         call!(self.gpu_instance(of.raw(), &raw mut id));
         Ok(id)
+    }
+
+    /// Major and minor number of the CUDA compute capability.
+    pub(crate) fn compute_capability(&self, of: Handle) -> Result<(i32, i32), Code> {
+        let (mut major, mut minor) = (0, 0);
+        call!(self.compute_capability(of.raw(), &raw mut major, &raw mut minor));
+        Ok((major, minor))
+    }
+
+    /// The driver's number for the device's generation.
+    pub(crate) fn architecture(&self, of: Handle) -> Result<u32, Code> {
+        let mut number = 0;
+        call!(self.architecture(of.raw(), &raw mut number));
+        Ok(number)
+    }
+
+    /// The highest clock of a domain; the domains are those of [`clock_mhz`](Self::clock_mhz).
+    pub(crate) fn clock_max_mhz(&self, of: Handle, domain: u32) -> Result<u32, Code> {
+        let mut clock = 0;
+        call!(self.clock_max(of.raw(), domain, &raw mut clock));
+        Ok(clock)
     }
 
     pub(crate) fn utilization(&self, of: Handle) -> Result<Utilization, Code> {

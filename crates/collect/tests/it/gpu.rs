@@ -115,7 +115,21 @@ fn devices_are_named_and_placed() {
     assert_eq!((first.index, &*first.uuid, &*first.name), (0, "GPU-00000000", "Fake H100"));
     assert_eq!((second.index, &*second.pci_bus_id), (1, "0000:1c:00.0"));
     assert_eq!(first.memory, GpuMemoryAccount::Allocated);
+    assert_eq!((first.compute_capability, first.architecture), (Some((9, 0)), "Hopper"));
+    assert_eq!(first.sm_clock_max_mhz, Some(1980));
     assert!(sampler.unreadable().is_empty());
+}
+
+#[test]
+fn a_device_that_tells_little_is_still_a_device() {
+    let machine = GpuMachine::new(&gpus(&["compute_capability = [-1, 7]", "values = { sm_max_mhz = -1 }"]));
+    let sampler = machine.open();
+    for device in sampler.devices() {
+        assert_eq!(
+            (device.compute_capability, device.architecture, device.sm_clock_max_mhz),
+            (None, "", None)
+        );
+    }
 }
 
 #[test]

@@ -81,7 +81,10 @@ pub(crate) fn gpus(devices: &[&str]) -> String {
 
 /// A device on which everything works.
 pub(crate) const WHOLE: &str = "mig = false
+compute_capability = [9, 0]
 [gpu.values]
+architecture = 9
+sm_max_mhz = 1980
 utilization = 87
 utilization_memory = 40
 memory_total = 85899345920

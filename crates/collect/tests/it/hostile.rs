@@ -91,3 +91,19 @@ proptest! {
         collect::facts(&machine.host());
     }
 }
+
+#[test]
+fn a_boot_id_is_a_uuid_or_nothing() {
+    let machine = Machine::new();
+    assert_eq!(machine.host().boot_id(), "", "there is no such file");
+    let path = "proc/sys/kernel/random/boot_id";
+    machine.write(path, "3f0c1de2-8a4b-4c52-9d3e-0123456789ab\n");
+    assert_eq!(machine.host().boot_id(), "3f0c1de2-8a4b-4c52-9d3e-0123456789ab");
+    let huge = vec![b'a'; 1 << 20];
+    for bad in [&b""[..], b"\n", b"\xff\xfe\0", b"3f0c1de2", b"zzzzzzzz-8a4b-4c52-9d3e-0123456789ab", &huge] {
+        machine.write(path, bad);
+        assert_eq!(machine.host().boot_id(), "");
+    }
+    let real = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    assert_eq!(collect::boot_id(), real.trim());
+}

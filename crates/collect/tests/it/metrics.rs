@@ -30,3 +30,11 @@ fn every_host_series_of_the_first_issue_is_listed() {
         assert!(DESCS.iter().any(|desc| desc.name == name), "{name}");
     }
 }
+
+#[test]
+fn one_list_has_everything() {
+    let all = collect::all_descs();
+    let names: HashSet<&str> = all.iter().map(|desc| desc.name).collect();
+    assert_eq!(names.len(), all.len(), "each metric once");
+    assert_eq!(all.len(), DESCS.len() + collect::gpu::GPU_DESCS.len());
+}
