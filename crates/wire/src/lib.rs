@@ -1,11 +1,13 @@
 //! Bytes to model and back. Layer 1; knows no sockets and no files.
 //!
 //! The push protocol (`docs/format/push.md`), scraped pages in Prometheus' text format and OpenMetrics,
-//! remote write, and reports of autocapture. Every reader borrows from its input, has bounds with names and allocates nothing
+//! remote write, the `metrana` client's messages, and reports of autocapture. Every reader borrows from its input, has bounds with names and allocates nothing
 //! by a length that the input claims. OTLP joins them here.
 
 pub mod capture;
 pub mod exposition;
+mod fields;
+pub mod metrana;
 pub mod openmetrics;
 pub mod page;
 pub mod push;

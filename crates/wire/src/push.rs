@@ -10,6 +10,8 @@ use std::io::Read;
 use model::{AttributeValue, RunChange, RunPath, Sample, SessionEnd, SessionEvent, SessionFacts, TagChange};
 use prost::Message;
 
+use crate::fields::{FieldError, walk};
+
 /// Content type of a request and of its answer.
 pub const CONTENT_TYPE: &str = "application/x-protobuf";
 /// Largest body after decompression, bytes.
@@ -316,10 +318,10 @@ pub fn decode_plain(plain: &[u8]) -> Result<PushRequest, PushError> {
 /// empty message is two bytes here and a hundred in memory.
 fn count_elements(plain: &[u8]) -> Result<usize, PushError> {
     let mut elements = 0;
-    walk(plain, &mut |field, inner| {
+    walk::<PushError>(plain, &mut |field, inner| {
         elements += 1;
         if field == 5 {
-            walk(inner, &mut |_, _| {
+            walk::<PushError>(inner, &mut |_, _| {
                 elements += 1;
                 Ok(())
             })?;
@@ -329,31 +331,13 @@ fn count_elements(plain: &[u8]) -> Result<usize, PushError> {
     Ok(elements)
 }
 
-/// Is handed a field's number and its bytes.
-type Visit<'a> = &'a mut dyn FnMut(u32, &[u8]) -> Result<(), PushError>;
-
-fn walk(mut rest: &[u8], visit: Visit<'_>) -> Result<(), PushError> {
-    let varint = |rest: &mut &[u8]| prost::encoding::decode_varint(rest).map_err(PushError::Malformed);
-    let cut = || PushError::Invalid("a field ends behind the body".into());
-    while !rest.is_empty() {
-        let key = varint(&mut rest)?;
-        let length = match key & 7 {
-            0 => {
-                varint(&mut rest)?;
-                continue;
-            }
-            1 => 8,
-            2 => usize::try_from(varint(&mut rest)?).unwrap_or(usize::MAX),
-            5 => 4,
-            other => return Err(PushError::Invalid(format!("wire type {other} is not in use"))),
-        };
-        let inner = rest.get(..length).ok_or_else(cut)?;
-        rest = &rest[length..];
-        if key & 7 == 2 {
-            visit((key >> 3) as u32, inner)?;
+impl From<FieldError> for PushError {
+    fn from(error: FieldError) -> Self {
+        match error {
+            FieldError::Number(error) => Self::Malformed(error),
+            other => Self::Invalid(other.to_string()),
         }
     }
-    Ok(())
 }
 
 impl Run {
