@@ -268,7 +268,7 @@ pub const VARIABLES: &[Variable] = &[
     row(
         "TRUEGAUGE_ORCHESTRATION_ID",
         Some("METRANA_ORCHESTRATION_ID"),
-        "torchrun's, Slurm's or Ray's job id",
+        "the launcher's job id",
         "Token of the job: processes that share it are one attempt.",
         |c, v| {
             c.job_token = Some(v.to_owned());

@@ -20,9 +20,44 @@ pub struct Launch {
 /// A variable of the environment, if it is set.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-const RANK: &[&str] = &["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"];
-const LOCAL_RANK: &[&str] = &["LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"];
-const WORLD_SIZE: &[&str] = &["WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
+/// In this order: torchrun and Ray Train, Slurm, Open MPI, MPICH and Intel MPI (Hydra), PMIx, MVAPICH 2
+/// and 3, PALS, LSF's jsrun, Flux.
+const RANK: &[&str] = &[
+    "RANK",
+    "SLURM_PROCID",
+    "OMPI_COMM_WORLD_RANK",
+    "PMI_RANK",
+    "PMIX_RANK",
+    "MV2_COMM_WORLD_RANK",
+    "MVP_COMM_WORLD_RANK",
+    "PALS_RANKID",
+    "JSM_NAMESPACE_RANK",
+    "FLUX_TASK_RANK",
+];
+/// The same launchers; `PMI_LOCAL_RANK` is Cray's.
+const LOCAL_RANK: &[&str] = &[
+    "LOCAL_RANK",
+    "SLURM_LOCALID",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+    "MVP_COMM_WORLD_LOCAL_RANK",
+    "PALS_LOCAL_RANKID",
+    "PMI_LOCAL_RANK",
+    "JSM_NAMESPACE_LOCAL_RANK",
+    "FLUX_TASK_LOCAL_ID",
+];
+/// The same launchers; PALS gives `PMI_SIZE`.
+const WORLD_SIZE: &[&str] = &[
+    "WORLD_SIZE",
+    "SLURM_NTASKS",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_SIZE",
+    "MV2_COMM_WORLD_SIZE",
+    "MVP_COMM_WORLD_SIZE",
+    "JSM_NAMESPACE_SIZE",
+    "FLUX_JOB_SIZE",
+];
 const RESTART_COUNT: &[&str] = &["TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"];
 /// Variables that hold a job's token, and what a run's name is made of in front of it.
 const JOB_TOKEN: &[(&str, &str)] = &[
@@ -31,11 +66,37 @@ const JOB_TOKEN: &[(&str, &str)] = &[
     ("TORCHELASTIC_RUN_ID", "torchrun-"),
     ("SLURM_JOB_ID", "slurm-"),
     ("RAY_JOB_ID", "ray-"),
+    ("FLUX_JOB_ID", "flux-"),
+    ("PALS_APID", "pals-"),
+    ("LSB_JOBID", "lsf-"),
+    ("PBS_JOBID", "pbs-"),
 ];
 
 /// The rank on this node and the variable that gave it.
 pub(crate) fn local_rank(lookup: Lookup<'_>) -> Option<(u32, &'static str)> {
-    LOCAL_RANK.iter().find_map(|name| Some((lookup(name)?.trim().parse().ok()?, *name)))
+    number(lookup, LOCAL_RANK)
+}
+
+/// The first variable that holds a whole number from 0.
+fn number(lookup: Lookup<'_>, names: &[&'static str]) -> Option<(u32, &'static str)> {
+    let read = |name: &&'static str| Some((lookup(name)?.trim().parse().ok()?, *name));
+    let is_slurm = |name: &&&str| name.starts_with("SLURM_");
+    if is_batch_script(lookup) {
+        let others = names.iter().filter(|name| !is_slurm(name)).find_map(read);
+        return others.or_else(|| names.iter().filter(is_slurm).find_map(read));
+    }
+    names.iter().find_map(read)
+}
+
+/// Whether Slurm's variables may be those of a batch script, which is a task 0 by itself and hands them
+/// down to whatever another launcher starts in it: such a launcher is believed before them. `srun`
+/// gives its tasks a step.
+fn is_batch_script(lookup: Lookup<'_>) -> bool {
+    let is_zero = |name| lookup(name).is_none_or(|value| value.trim() == "0");
+    lookup("SLURM_JOB_ID").is_some()
+        && lookup("SLURM_STEP_ID").is_none()
+        && is_zero("SLURM_PROCID")
+        && is_zero("SLURM_LOCALID")
 }
 
 impl Launch {
@@ -47,9 +108,7 @@ impl Launch {
     /// Reads the variables that `lookup` knows. Values that are no whole number from 0 are passed
     /// over for the next variable.
     pub fn from_variables(lookup: Lookup<'_>) -> Self {
-        let number = |names: &[&str]| {
-            names.iter().filter_map(|name| lookup(name)).find_map(|value| value.trim().parse::<u32>().ok())
-        };
+        let number = |names: &[&'static str]| number(lookup, names).map(|(number, _)| number);
         let (job_token, prefix) = JOB_TOKEN
             .iter()
             .filter_map(|(name, prefix)| Some((lookup(name)?.trim().to_owned(), *prefix)))
@@ -96,6 +155,67 @@ mod tests {
     }
 
     #[test]
+    fn every_launcher_gives_rank_local_rank_and_world() {
+        let check = |variables: &[(&str, &str)]| {
+            let got = launch(variables);
+            assert_eq!(
+                (got.rank, got.local_rank, got.world_size),
+                (Some(5), Some(1), Some(8)),
+                "{variables:?}"
+            );
+        };
+        check(&[("RANK", "5"), ("LOCAL_RANK", "1"), ("WORLD_SIZE", "8")]);
+        check(&[("SLURM_PROCID", "5"), ("SLURM_LOCALID", "1"), ("SLURM_NTASKS", "8")]);
+        check(&[
+            ("OMPI_COMM_WORLD_RANK", "5"),
+            ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
+            ("OMPI_COMM_WORLD_SIZE", "8"),
+        ]);
+        check(&[("PMI_RANK", "5"), ("MPI_LOCALRANKID", "1"), ("PMI_SIZE", "8")]);
+        check(&[
+            ("MV2_COMM_WORLD_RANK", "5"),
+            ("MV2_COMM_WORLD_LOCAL_RANK", "1"),
+            ("MV2_COMM_WORLD_SIZE", "8"),
+        ]);
+        check(&[
+            ("MVP_COMM_WORLD_RANK", "5"),
+            ("MVP_COMM_WORLD_LOCAL_RANK", "1"),
+            ("MVP_COMM_WORLD_SIZE", "8"),
+        ]);
+        check(&[("PALS_RANKID", "5"), ("PALS_LOCAL_RANKID", "1"), ("PMI_SIZE", "8")]);
+        check(&[("PMI_RANK", "5"), ("PMI_LOCAL_RANK", "1"), ("PMI_SIZE", "8")]);
+        check(&[("JSM_NAMESPACE_RANK", "5"), ("JSM_NAMESPACE_LOCAL_RANK", "1"), ("JSM_NAMESPACE_SIZE", "8")]);
+        check(&[("FLUX_TASK_RANK", "5"), ("FLUX_TASK_LOCAL_ID", "1"), ("FLUX_JOB_SIZE", "8")]);
+    }
+
+    #[test]
+    fn local_rank_comes_from_the_first_launcher_that_gives_one() {
+        let check = |variables: &[(&str, &str)], want: Option<u32>| {
+            assert_eq!(launch(variables).local_rank, want, "{variables:?}");
+        };
+        check(&[("LOCAL_RANK", "x"), ("SLURM_LOCALID", "2"), ("OMPI_COMM_WORLD_LOCAL_RANK", "3")], Some(2));
+        check(&[("LOCAL_RANK", "-1"), ("OMPI_COMM_WORLD_LOCAL_RANK", "3")], Some(3));
+        check(&[("LOCAL_RANK", ""), ("MPI_LOCALRANKID", "4294967296")], None);
+    }
+
+    #[test]
+    fn another_launcher_in_a_batch_script_of_slurm_is_believed() {
+        let batch =
+            [("SLURM_JOB_ID", "7"), ("SLURM_PROCID", "0"), ("SLURM_LOCALID", "0"), ("SLURM_NTASKS", "8")];
+        let mpi = [
+            ("OMPI_COMM_WORLD_RANK", "3"),
+            ("OMPI_COMM_WORLD_LOCAL_RANK", "3"),
+            ("OMPI_COMM_WORLD_SIZE", "4"),
+        ];
+        let of = |got: &Launch| (got.rank, got.local_rank, got.world_size);
+        let inside = launch(&[&batch[..], &mpi].concat());
+        assert_eq!((of(&inside), &*inside.job_token), ((Some(3), Some(3), Some(4)), "7"));
+        assert_eq!(of(&launch(&batch)), (Some(0), Some(0), Some(8)), "a script that starts nothing");
+        let step = launch(&[&batch[..], &mpi, &[("SLURM_STEP_ID", "0")]].concat());
+        assert_eq!(of(&step), (Some(0), Some(0), Some(8)), "a task of `srun`");
+    }
+
+    #[test]
     fn jobs_are_named_by_their_launcher() {
         let check = |variables: &[(&str, &str)], token: &str, run: &str| {
             let got = launch(variables);
@@ -107,6 +227,10 @@ mod tests {
         check(&[("TORCHELASTIC_RUN_ID", "abc"), ("SLURM_JOB_ID", "77")], "abc", "torchrun-abc");
         check(&[("METRANA_ORCHESTRATION_ID", "mine"), ("SLURM_JOB_ID", "77")], "mine", "mine");
         check(&[("TRUEGAUGE_ORCHESTRATION_ID", "none")], "none", "none");
+        check(&[("PALS_APID", "aa-1"), ("PBS_JOBID", "12.host")], "aa-1", "pals-aa-1");
+        check(&[("PBS_JOBID", "12.host")], "12.host", "pbs-12.host");
+        check(&[("LSB_JOBID", "5")], "5", "lsf-5");
+        check(&[("FLUX_JOB_ID", "f2"), ("PALS_APID", "9")], "f2", "flux-f2");
     }
 
     #[test]
