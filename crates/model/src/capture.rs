@@ -52,7 +52,7 @@ pub enum CaptureState {
 }
 
 /// Another process of the run, as far as it is known.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct CaptureOwner {
     /// Its host.
     pub host: String,

@@ -1,0 +1,4 @@
+//! What the crate answers, asked through its public face.
+
+mod missing;
+mod scene;
