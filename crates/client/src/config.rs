@@ -7,6 +7,7 @@ use std::time::Duration;
 use model::{AttributeValue, RunPath};
 
 use crate::launch::{Launch, Lookup};
+use crate::ownership::GpuEnvironment;
 use crate::trust::Trust;
 use crate::warning::Warning;
 
@@ -20,6 +21,8 @@ pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 pub const SPOOL_BYTES_MAX: u64 = 8 << 30;
 /// Time between two samples of the machine.
 pub const SYSTEM_METRICS_INTERVAL: Duration = Duration::from_secs(30);
+/// How long the node's reporter waits for slower ranks to claim their GPUs.
+pub const CAPTURE_GRACE: Duration = Duration::from_secs(45);
 /// Shortest and longest time between two samples, seconds.
 const INTERVAL_SECONDS: (f64, f64) = (1.0, 86_400.0);
 
@@ -51,6 +54,18 @@ pub struct Config {
     pub capture_system_metrics: bool,
     /// Time between two samples, at least a second.
     pub system_metrics_interval: Duration,
+    /// Whether the series of this process itself are sampled; a program that only wraps a command has
+    /// none worth a chart.
+    pub samples_process: bool,
+    /// Who wraps this process, as [`crate::command::WRAPPER_VARIABLE`] says; empty for nobody.
+    pub wrapper: String,
+    /// How long the node's reporter waits for slower ranks before it takes the GPUs that nobody
+    /// reports. Shorter than [`CAPTURE_GRACE`] in tests only.
+    pub capture_grace: Duration,
+    /// The GPU driver's library; `None` looks where it usually is.
+    pub gpu_library: Option<PathBuf>,
+    /// What the environment says of GPUs.
+    pub gpu_environment: GpuEnvironment,
     /// Tags of a new run.
     pub tags: Vec<String>,
     /// Description of a new run.
@@ -108,6 +123,11 @@ impl Default for Config {
             spool_dir: None,
             capture_system_metrics: true,
             system_metrics_interval: SYSTEM_METRICS_INTERVAL,
+            samples_process: true,
+            wrapper: String::new(),
+            capture_grace: CAPTURE_GRACE,
+            gpu_library: None,
+            gpu_environment: GpuEnvironment::default(),
             tags: Vec::new(),
             description: None,
             config: Vec::new(),
@@ -320,6 +340,16 @@ pub const VARIABLES: &[Variable] = &[
     row("TRUEGAUGE_SPOOL_BYTES_MAX", None, "8589934592", "Most bytes that a run's spool takes.", |c, v| {
         set(&mut c.spool_bytes_max, v.parse().map_err(|_not_a_number| "a whole number of bytes"))
     }),
+    row(
+        crate::command::WRAPPER_VARIABLE,
+        None,
+        "",
+        "Set by `truegauge run` for its command, so that the command's process is not reported twice.",
+        |c, v| {
+            v.clone_into(&mut c.wrapper);
+            Ok(())
+        },
+    ),
     unused("METRANA_QUERY_API_URL", "Has no meaning here: reads go where `TRUEGAUGE_URL` points."),
     unused("METRANA_ARTIFACT_API_URL", "Has no meaning here: there are no artifacts."),
 ];
@@ -332,7 +362,11 @@ impl Config {
 
     /// Reads the variables that `lookup` knows.
     pub fn from_variables(lookup: Lookup<'_>) -> Self {
-        let mut config = Self { launch: Launch::from_variables(lookup), ..Self::default() };
+        let mut config = Self {
+            launch: Launch::from_variables(lookup),
+            gpu_environment: GpuEnvironment::from_variables(lookup),
+            ..Self::default()
+        };
         let value_of = |name: &str| lookup(name).map(|v| v.trim().to_owned()).filter(|v| !v.is_empty());
         for variable in VARIABLES {
             let found = [Some(variable.name), variable.fallback]

@@ -11,6 +11,8 @@ use crate::shared::{Shared, lock};
 use crate::transport::{Away, Transport, Verdict};
 use crate::warning::Warning;
 
+/// The reason for points of a device that another process of the run reports.
+const REPORTED_ELSEWHERE: &str = "gpu_reported_elsewhere";
 /// Longest time that a point waits in memory while the server is there.
 const SEND_EVERY: Duration = Duration::from_millis(100);
 /// The same while it is away: fewer, larger records.
@@ -22,6 +24,15 @@ enum Job {
     Ready(u64, Arc<[u8]>),
     /// The oldest record of the spool.
     Spooled(Vec<u8>),
+}
+
+impl Job {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Ready(_, bytes) => bytes,
+            Self::Spooled(bytes) => bytes,
+        }
+    }
 }
 
 /// Runs until the run is closed.
@@ -36,10 +47,7 @@ pub(crate) fn run(shared: &Shared) {
         if let (Some(job), Some(transport)) = (job, &shared.transport) {
             outbox.in_flight = if let Job::Ready(sequence, _) = &job { Some(*sequence) } else { None };
             shared.release(outbox);
-            let verdict = transport.push(match &job {
-                Job::Ready(_, bytes) => bytes,
-                Job::Spooled(bytes) => bytes,
-            });
+            let verdict = transport.push(job.bytes());
             settle(shared, transport, &job, verdict);
         } else {
             shared.release(outbox);
@@ -81,6 +89,9 @@ fn next_job(outbox: &mut Outbox) -> Option<Job> {
 }
 
 fn settle(shared: &Shared, transport: &Transport, job: &Job, verdict: Verdict) {
+    if let Verdict::Stored(answer) = &verdict {
+        shared.capture.hear(job.bytes(), answer);
+    }
     let mut outbox = lock(&shared.outbox);
     outbox.in_flight = None;
     if outbox.stage == Stage::Closed {
@@ -124,6 +135,10 @@ fn done(outbox: &mut Outbox, job: &Job) -> u64 {
 fn take_refusals(outbox: &mut Outbox, answer: &PushResponse) {
     for refused in &answer.refused {
         outbox.refusals.push((refused.reason.clone(), refused.count));
+        if refused.reason == REPORTED_ELSEWHERE {
+            // Another process has the device: nothing is lost.
+            continue;
+        }
         outbox.warnings.push(Warning {
             cause: "refused_points",
             message: format!("the server refuses points ({}): {}", refused.reason, refused.example),

@@ -14,8 +14,10 @@
 //! ```
 
 mod batch;
+mod capture;
 pub mod claims;
 mod clock;
+pub mod command;
 mod config;
 mod counters;
 mod delivery;
@@ -26,6 +28,7 @@ mod outbox;
 pub mod ownership;
 mod probe;
 mod run;
+#[cfg_attr(not(tg_linux), path = "sampler_elsewhere.rs")]
 mod sampler;
 mod series;
 mod shared;
@@ -36,7 +39,7 @@ mod wait;
 mod warning;
 
 pub use config::{
-    CLOSE_TIMEOUT, Config, DEFAULT_URL, QUEUE_CAPACITY, ResumeStrategy, SPOOL_BYTES_MAX,
+    CAPTURE_GRACE, CLOSE_TIMEOUT, Config, DEFAULT_URL, QUEUE_CAPACITY, ResumeStrategy, SPOOL_BYTES_MAX,
     SYSTEM_METRICS_INTERVAL, VARIABLES, Variable, default_spool_dir, sampling_interval,
 };
 pub use counters::Counters;
@@ -44,6 +47,7 @@ pub use header::SpoolHeader;
 pub use launch::{Launch, Lookup};
 pub use log::Steps;
 pub use run::{Run, StartError};
+pub use sampler::preview;
 pub use series::SeriesHandle;
 pub use transport::{UrlError, shown_url};
 pub use trust::{Trust, TrustError};

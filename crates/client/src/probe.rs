@@ -35,6 +35,7 @@ impl LastSteps {
     }
 
     /// The highest last step of this host's `system/` series.
+    #[cfg(any(tg_linux, test))]
     pub(crate) fn of_system(&self, host: &str) -> Option<i64> {
         let wanted = ["host", host];
         let is_mine = |key: &str| {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use model::{AttributeValue, NameError, RunId, RunPath, SessionEnd, TagChange, WriterId};
+use model::{AttributeValue, CaptureReport, NameError, RunId, RunPath, SessionEnd, TagChange, WriterId};
 
 use crate::batch::Author;
 use crate::clock::{compact_utc, now_ns};
@@ -14,6 +14,7 @@ use crate::delivery;
 use crate::header::{SpoolHeader, spool_path};
 use crate::log::{Log, Steps};
 use crate::outbox::{Link, Outbox, SpoolPlan};
+use crate::ownership::Frameworks;
 use crate::probe::{Probe, probe};
 use crate::sampler::Sampler;
 use crate::series::SeriesHandle;
@@ -145,7 +146,12 @@ impl Run {
     }
 
     fn live(&self) -> Option<&Shared> {
-        self.inner.live().map(|shared| &**shared)
+        self.shared().map(|shared| &**shared)
+    }
+
+    /// The live state; `None` when the run is disabled.
+    pub(crate) fn shared(&self) -> Option<&Arc<Shared>> {
+        self.inner.live()
     }
 
     /// The handle of a series; the same names give the same handle. An empty `scale` is `ML_STEP`.
@@ -316,6 +322,21 @@ impl Run {
         lock(&shared.outbox).spool.as_ref().map(|spool| spool.dir().to_owned())
     }
 
+    /// What autocapture of this process found, and what it does; `None` before its first sample, and
+    /// in a forked child.
+    pub fn capture(&self) -> Option<CaptureReport> {
+        self.live().and_then(|shared| shared.capture.report())
+    }
+
+    /// Hands over what frameworks of this process say of their devices. They are asked where they run,
+    /// since they come up later than the run and asking them from another thread is not safe; devices
+    /// that turn out to be this process's own are reported from the next sample on.
+    pub fn set_frameworks(&self, frameworks: Frameworks) {
+        if let Some(shared) = self.live() {
+            shared.capture.set_frameworks(frameworks);
+        }
+    }
+
     /// What became of the points so far.
     pub fn counters(&self) -> Counters {
         self.live().map(Shared::counters).unwrap_or_default()
@@ -400,6 +421,8 @@ impl Inner {
         Ok(Shared {
             number: next_number(),
             config: Arc::clone(config),
+            run_id: self.run_id,
+            path: self.path.clone(),
             facts,
             capacity,
             transport,
@@ -410,6 +433,7 @@ impl Inner {
             wake: std::sync::Condvar::new(),
             settled: std::sync::Condvar::new(),
             sampler: std::sync::Mutex::new(None),
+            capture: crate::capture::Capture::default(),
             warned: crate::warning::Warned::default(),
         })
     }
@@ -498,7 +522,4 @@ fn introduce(shared: &Shared, exists: bool, is_child: bool) {
             pending.description.clone_from(&config.description);
         }
     });
-    if config.capture_system_metrics && !is_child {
-        crate::sampler::say_facts(shared);
-    }
 }

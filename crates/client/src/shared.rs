@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use model::{NameError, SessionEnd, SessionEvent, SessionFacts};
+use model::{NameError, RunPath, SessionEnd, SessionEvent, SessionFacts};
 
 use crate::batch::requests;
+use crate::capture::Capture;
 use crate::clock::{now_ns, now_on_grid};
 use crate::config::Config;
 use crate::counters::Counters;
@@ -30,6 +31,10 @@ pub(crate) struct Shared {
     /// Differs between runs of one process, to tell their handles apart.
     pub(crate) number: u32,
     pub(crate) config: Arc<Config>,
+    #[cfg_attr(not(tg_linux), expect(dead_code, reason = "the sampler asks for it"))]
+    pub(crate) run_id: model::RunId,
+    #[cfg_attr(not(tg_linux), expect(dead_code, reason = "the sampler asks for it"))]
+    pub(crate) path: RunPath,
     pub(crate) facts: SessionFacts,
     pub(crate) capacity: usize,
     pub(crate) transport: Option<Transport>,
@@ -42,6 +47,7 @@ pub(crate) struct Shared {
     /// Wakes those who wait for deliveries.
     pub(crate) settled: Condvar,
     pub(crate) sampler: Mutex<Option<Sampler>>,
+    pub(crate) capture: Capture,
     pub(crate) warned: Warned,
 }
 

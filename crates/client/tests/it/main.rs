@@ -13,3 +13,5 @@ mod steps;
 mod support;
 #[cfg(tg_linux)]
 mod system;
+#[cfg(tg_linux)]
+mod system_gpus;

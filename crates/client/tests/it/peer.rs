@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use client::Config;
 use model::{RunChange, Sample};
-use wire::push::{CONTENT_TYPE, PushRequest};
+use wire::push::{CONTENT_TYPE, Count, Elsewhere, PushRequest, PushResponse, RefusedSeries};
 
 /// What it does with a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,10 @@ pub(crate) struct Seen {
     pub(crate) metrics: Option<serde_json::Value>,
     /// Answer to the question for a run; 404 without.
     pub(crate) run: Option<serde_json::Value>,
+    /// A metric of which it takes no points, as when a run has too many series.
+    pub(crate) refuses: Option<String>,
+    /// Devices that it has from other processes.
+    pub(crate) elsewhere: Vec<Elsewhere>,
     /// Wanted `authorization`.
     pub(crate) token: Option<String>,
     connections: Vec<TcpStream>,
@@ -248,7 +252,25 @@ fn push(headers: &HashMap<String, String>, body: &[u8], seen: &Mutex<Seen>) -> A
         lock.requests.push(request.clone());
     }
     let stored = if duplicate { 0 } else { request.series.iter().map(|s| s.values.len() as u64).sum() };
-    let answer = wire::push::PushResponse { stored, duplicate, ..Default::default() };
+    let mut answer = PushResponse { stored, duplicate, ..PushResponse::default() };
+    refuse(&mut answer, &request, &lock);
     let answer = prost::Message::encode_to_vec(&answer);
     (manner == Manner::Serve).then_some((200, CONTENT_TYPE, answer))
+}
+
+/// Says what is not taken; the points are kept, so that a test can count them.
+fn refuse(answer: &mut PushResponse, request: &PushRequest, seen: &Seen) {
+    for (index, series) in request.series.iter().enumerate() {
+        if Some(&series.name) == seen.refuses.as_ref() {
+            let (index, count, reason) =
+                (index as u32, series.values.len() as u64, "series_limit".to_owned());
+            answer.refused.push(Count { reason: reason.clone(), count, example: series.name.clone() });
+            answer.refused_series.push(RefusedSeries { index, reason, count });
+        }
+        let gpu = series.labels.iter().find(|label| label.key == "gpu").map(|label| &label.value);
+        let elsewhere = seen.elsewhere.iter().find(|e| Some(&e.gpu.to_string()) == gpu);
+        answer.elsewhere.extend(
+            elsewhere.filter(|e| !answer.elsewhere.contains(e)).cloned().into_iter().collect::<Vec<_>>(),
+        );
+    }
 }
