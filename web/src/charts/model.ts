@@ -1,5 +1,6 @@
 /** What a plot shows, put together from a chart's data and the page's choices. */
 import { computed } from '@preact/signals';
+import type uPlot from 'uplot';
 import { zone } from '../lib/clock';
 import { slotDash } from '../lib/colour';
 import type { Axis } from '../lib/points';
@@ -19,6 +20,16 @@ export interface Look {
   dash: number[];
   /** 1, or less for what steps back. */
   alpha: number;
+}
+
+/** What is else about plots that stand below each other and share an x axis that none of them draws. */
+export interface LaneFrame {
+  /** Width of the value axis, the same in all of them. */
+  yWidth: number;
+  /** Whether the value axis has no ticks. */
+  bare: boolean;
+  /** Draws behind the lines. */
+  paint: ((u: uPlot) => void) | null;
 }
 
 /** Everything a plot shows. */
@@ -41,6 +52,7 @@ export interface PlotModel {
   factor: number;
   /** Whether what a restart threw away is named. */
   named: boolean;
+  lane?: LaneFrame;
 }
 
 /** Larger values are divided before they are drawn. */

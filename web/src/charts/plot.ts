@@ -17,6 +17,8 @@ export interface PlotEvents {
   pan(share: number, ended: boolean): void;
 }
 
+/** Room behind the end of the lines in a lane, CSS pixels. */
+export const LANE_RIGHT = 8;
 /** With more lines, the cursor has no dots on them: the legend reads them. */
 const POINTED_LINES = 6;
 
@@ -37,7 +39,8 @@ export class Plot {
 
   /** Shows a model; what was shown stays until it is drawn. */
   render(model: PlotModel): void {
-    const signature = [model.shape.lines.length, smoothed(model), model.log].join();
+    const dashes = model.looks.map((l) => l.dash.join(' '));
+    const signature = [model.shape.lines.length, smoothed(model), model.log, ...dashes].join();
     this.model = model;
     if (!this.u || signature !== this.signature) {
       this.u?.destroy();
@@ -101,7 +104,7 @@ export class Plot {
       width: model.width,
       height: model.height,
       legend: { show: false },
-      padding: [6, () => (this.model!.axis === 'step' ? 20 : 28), 0, 0],
+      padding: model.lane ? [6, LANE_RIGHT, 7, 0] : [6, () => (this.model!.axis === 'step' ? 20 : 28), 0, 0],
       cursor: {
         y: false,
         drag: { x: true, y: false, setScale: false, dist: 5 },
@@ -127,7 +130,12 @@ export class Plot {
       axes: [this.xAxis(), this.yAxis()],
       series: [{}, ...model.shape.lines.flatMap((_, at) => this.lineSeries(at))],
       hooks: {
-        drawAxes: [(u) => drawBehind(u, this.model!)],
+        drawAxes: [
+          (u) => {
+            drawBehind(u, this.model!);
+            this.model!.lane?.paint?.(u);
+          },
+        ],
         draw: [(u) => drawAbove(u, this.model!)],
         setSelect: [(u) => this.selected(u)],
         setCursor: [(u) => this.moved(u)],
@@ -199,7 +207,7 @@ export class Plot {
     let labels: string[] = [];
     return {
       ...this.axisLook(),
-      size: 26,
+      size: this.model!.lane ? 0 : 26,
       gap: 8,
       splits: (u, _at, low, high) => {
         const model = this.model!;
@@ -212,7 +220,7 @@ export class Plot {
         return ticks;
       },
       filter: (_u, splits) => splits,
-      values: (_u, splits) => labels.slice(0, splits.length),
+      values: (_u, splits) => (this.model!.lane ? splits.map(() => '') : labels.slice(0, splits.length)),
     };
   }
 
@@ -223,6 +231,7 @@ export class Plot {
       gap: 6,
       splits: (u, _at, low, high) => {
         const most = Math.min(8, Math.max(2, Math.floor(u.bbox.height / uPlot.pxRatio / 30)));
+        if (this.model!.lane?.bare) return [];
         return this.model!.log ? logTicks(low, high, most) : valueTicks(low, high, most, this.model!.unit);
       },
       filter: (_u, splits) => splits,
@@ -239,6 +248,7 @@ export class Plot {
   }
 
   private yWidth(u: uPlot, values: string[] | null): number {
+    if (this.model!.lane) return this.model!.lane.yWidth;
     u.ctx.font = this.model!.ink.font;
     const widest = Math.max(0, ...(values ?? []).map((v) => u.ctx.measureText(v).width));
     return Math.max(44, Math.ceil(widest) + 14);

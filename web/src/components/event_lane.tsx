@@ -53,12 +53,17 @@ function attemptsOn(board: Board, axis: Axis): AttemptSpan[] {
     }));
 }
 
-function marksOn(board: Board, axis: Axis, range: Range): LaneMark[] {
-  const all: (Mark & { name: string })[] = [];
-  for (const chart of board.charts.value) {
-    const loaded = board.state(chart.name).loaded.value;
-    if (loaded?.axis === axis) all.push(...loaded.shape.marks.map((m) => ({ ...m, name: chart.name })));
-  }
+/** What is not finite, and in which chart. */
+export type NamedMark = Mark & { name: string };
+
+function chartMarks(board: Board, axis: Axis): NamedMark[] {
+  return board.charts.value.flatMap(({ name }) => {
+    const loaded = board.state(name).loaded.value;
+    return loaded?.axis === axis ? loaded.shape.marks.map((m) => ({ ...m, name })) : [];
+  });
+}
+
+function merged(all: NamedMark[], range: Range): LaneMark[] {
   const marks: LaneMark[] = [];
   for (const mark of all.filter((m) => m.x >= range.from && m.x <= range.to).sort((a, b) => a.x - b.x)) {
     const near = marks[marks.length - 1];
@@ -94,13 +99,13 @@ function flagText(board: Board, axis: Axis, x: number): string {
 /** Width of an attempt's name, percent of the lane. */
 const NAME_SHARE = 7;
 
-/** The lane. */
-export function EventLane({ board }: { board: Board }) {
-  const axis = view.pageAxis.value;
+/** The lane; over the page's axis and with the marks of its charts unless it is told others. */
+export function EventLane(props: { board: Board; axis?: Axis; marks?: NamedMark[] }) {
+  const { board, axis = view.pageAxis.value } = props;
   const range = board.rangeOf(axis);
   const share = (x: number) => ((x - range.from) / (range.to - range.from)) * 100;
   const attempts = attemptsOn(board, axis).filter((a) => a.to >= range.from && a.from <= range.to);
-  const marks = marksOn(board, axis, range);
+  const marks = merged(props.marks ?? chartMarks(board, axis), range);
   const left = (a: AttemptSpan) => Math.max(0, share(a.from));
   // Attempts that begin at one place would write over each other: the newest one's name stays.
   const covered = (at: number) =>

@@ -1,6 +1,7 @@
 /** Numbers as people read them: four significant digits, thin space before the unit. */
 
-const THIN = '\u2009';
+/** Between a number and its unit. */
+export const THIN = '\u2009';
 const MINUS = '\u2212';
 const SI = ['', 'k', 'M', 'G', 'T', 'P', 'E'];
 const BINARY = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'];

@@ -28,10 +28,12 @@ import { isLive, useRunFeed } from './run_feed';
 const TAB_NAMES: Record<Tab, string> = {
   overview: 'Overview',
   charts: 'Charts',
+  system: 'System',
   ranks: 'Ranks',
   missing: 'Missing',
 };
 
+const systemTab = () => import('./system').then((m) => m.SystemTab);
 const ranksTab = () => import('./ranks').then((m) => m.RanksTab);
 const missingTab = () => import('./missing').then((m) => m.MissingTab);
 
@@ -152,6 +154,7 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
       {error.value !== null && <Failure error={error.value} retry={() => void readFacts()} />}
       {tab === 'charts' && <ChartsTab board={board} />}
       {tab === 'overview' && <OverviewTab board={board} />}
+      {tab === 'system' && <LaterTab tab={systemTab} board={board} />}
       {tab === 'ranks' && <LaterTab tab={ranksTab} board={board} />}
       {tab === 'missing' && <LaterTab tab={missingTab} board={board} />}
     </main>

@@ -1,0 +1,84 @@
+/** What a lane paints behind its lines: stacked areas and heat maps. */
+import uPlot from 'uplot';
+import { hatch, type Ink } from '../charts/ink';
+import { alpha } from '../charts/overlay';
+import { diverging, SHADES } from '../lib/ramp';
+import type { Drawn, Part } from './drawn';
+import { badness, valueAt } from './series';
+import type { Compared } from './specs';
+
+/** A shade of the ramp as CSS. */
+export function shadeText(bad: number): string {
+  const pixel = diverging.value[Math.round(((bad + 1) / 2) * (SHADES - 1))];
+  return `rgb(${pixel & 255} ${(pixel >> 8) & 255} ${(pixel >> 16) & 255})`;
+}
+
+/** Areas on top of each other. */
+export function paintParts(u: uPlot, x: Float64Array, parts: Part[], ink: Ink, spacing: number): void {
+  const { ctx, bbox } = u;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
+  for (const { slot, bottom, top, y } of parts) {
+    ctx.fillStyle = alpha(ink.series(slot), 0.7);
+    let piece: number[] = [];
+    const fill = () => {
+      ctx.beginPath();
+      for (const at of piece) ctx.lineTo(u.valToPos(x[at], 'x', true), u.valToPos(top[at], 'y', true));
+      for (const at of piece.toReversed())
+        ctx.lineTo(u.valToPos(x[at], 'x', true), u.valToPos(bottom[at], 'y', true));
+      ctx.fill();
+      piece = [];
+    };
+    for (let at = 0; at < x.length; at++) {
+      if (!Number.isFinite(y[at])) continue;
+      if (piece.length > 0 && x[at] - x[piece[piece.length - 1]] > 2.5 * spacing) fill();
+      piece.push(at);
+    }
+    fill();
+  }
+  ctx.restore();
+}
+
+/** Rows of series over time: each cell by how far it is from the others then, or by its share of the range. */
+export function paintMap(u: uPlot, drawn: Drawn, compared: Compared | null, ink: Ink): void {
+  const { ctx, bbox } = u;
+  const { rows, spread, x } = drawn;
+  if (rows.length === 0) return;
+  const ratio = uPlot.pxRatio;
+  const width = Math.max(1, Math.ceil(2 * ratio));
+  const columns = Math.max(1, Math.floor(bbox.width / width));
+  const height = bbox.height / rows.length;
+  const [low, high] = compared && spread ? [0, 1] : extent(rows.map((r) => r.y));
+  hatch(ctx, { x: bbox.left, y: bbox.top, w: bbox.width, h: bbox.height }, ink.line2, ratio);
+  const places = Array.from({ length: columns }, (_, at) => u.posToVal((at + 0.5) * (width / ratio), 'x'));
+  const medians = places.map((place) =>
+    spread ? valueAt(spread.x, { y: spread.median, spacing: spread.spacing }, place) : Number.NaN,
+  );
+  rows.forEach((row, index) => {
+    const top = Math.round(bbox.top + index * height);
+    const bottom = Math.max(top + 1, Math.round(bbox.top + (index + 1) * height) - (height > 4 ? 1 : 0));
+    for (let column = 0; column < columns; column++) {
+      const value = valueAt(x, row, places[column]);
+      if (!Number.isFinite(value)) continue;
+      const bad =
+        compared && spread
+          ? badness(value, medians[column], compared)
+          : ((value - low) / Math.max(high - low, 1e-12)) * 2 - 1;
+      if (!Number.isFinite(bad)) continue;
+      ctx.fillStyle = shadeText(bad);
+      ctx.fillRect(bbox.left + column * width, top, width, bottom - top);
+    }
+  });
+}
+
+function extent(columns: Float64Array[]): [number, number] {
+  let [low, high] = [Infinity, -Infinity];
+  for (const y of columns)
+    for (const v of y) {
+      if (v < low) low = v;
+      if (v > high) high = v;
+    }
+  return [low, high];
+}

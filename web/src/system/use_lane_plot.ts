@@ -1,0 +1,117 @@
+/** Keeps the plot of a lane mounted while it is on the screen, and drawn when what it shows changes. */
+import { effect, type ReadonlySignal, useSignal } from '@preact/signals';
+import type { RefObject } from 'preact';
+import { useEffect } from 'preact/hooks';
+import type uPlot from 'uplot';
+import { valueRange, zeroBelongs } from '../charts/extent';
+import { plotEvents } from '../charts/gestures';
+import { factorOf, ink, type PlotModel } from '../charts/model';
+import { Plot } from '../charts/plot';
+import { divided } from '../charts/shape';
+import * as view from '../charts/view';
+import { zone } from '../lib/clock';
+import type { SystemBoard } from './board';
+import { type Drawn, lookOf } from './drawn';
+import * as look from './look';
+import { paintMap, paintParts } from './paint';
+import type { LaneSpec } from './specs';
+
+/** Width of the value axis of all lanes. */
+export const Y_WIDTH = 52;
+const SMALLEST = 20;
+
+/** Mounts it in `body`. */
+export function useLanePlot(
+  system: SystemBoard,
+  lane: LaneSpec,
+  drawn: ReadonlySignal<Drawn | null>,
+  root: RefObject<HTMLElement | null>,
+  body: RefObject<HTMLDivElement | null>,
+): void {
+  const seen = useSignal(false);
+  const size = useSignal<[number, number]>([0, 0]);
+  useEffect(() => {
+    const { board } = system;
+    const box = body.current!;
+    let plot: Plot | null = null;
+    const events = plotEvents(board, () => look.laneAxis.peek(), root);
+    const unmount = () => {
+      plot?.destroy();
+      plot = null;
+    };
+    const watch = new IntersectionObserver(
+      (changes) => {
+        seen.value = changes[changes.length - 1].isIntersecting;
+      },
+      { rootMargin: '160px' },
+    );
+    const resize = new ResizeObserver(() => {
+      size.value = [box.clientWidth, box.clientHeight];
+      if (box.clientWidth > Y_WIDTH) system.width.value = box.clientWidth - Y_WIDTH;
+    });
+    watch.observe(root.current!);
+    resize.observe(box);
+    const stopDrawing = effect(() => {
+      const now = drawn.value;
+      if (!seen.value) return unmount();
+      if (!now || Math.min(...size.value) < SMALLEST) return;
+      plot ??= new Plot(box, events);
+      plot.render(modelOf(system, lane, now, size.value));
+      plot.follow(board.cursor[look.laneAxis.peek()].peek());
+    });
+    const stopMarking = effect(() => {
+      const at = board.mark.value?.[look.laneAxis.value] ?? null;
+      plot?.mark(at);
+    });
+    const stopFollowing = effect(() => {
+      const at = board.cursor[look.laneAxis.value].value;
+      plot?.follow(at);
+    });
+    return () => {
+      for (const stop of [stopDrawing, stopMarking, stopFollowing]) stop();
+      watch.disconnect();
+      resize.disconnect();
+      unmount();
+    };
+  }, [system, lane.id, lane.metrics[0]]);
+}
+
+function modelOf(system: SystemBoard, lane: LaneSpec, drawn: Drawn, size: [number, number]): PlotModel {
+  const axis = look.laneAxis.value;
+  const range = system.range();
+  const chart = system.chart(lane);
+  const log = drawn.show !== 'map' && view.isLog(chart?.name ?? '');
+  const factor = factorOf(drawn.shape.lines);
+  const shape = factor > 1 ? divided(drawn.shape, factor) : drawn.shape;
+  const extents = shape.lines.map((l) => ({ y: l.raw, min: l.min, max: l.max }));
+  const unit = lane.rate ? '' : (chart?.unit ?? '');
+  const zero =
+    lane.rate || (lane.subject !== 'run' && zeroBelongs(chart?.name ?? '', unit, chart?.kind ?? ''));
+  const how = { envelope: true, clip: view.clip.value, log, zero };
+  const spacing = drawn.named[0]?.member.spacing ?? 0;
+  const colours = ink.value;
+  const paint =
+    drawn.show === 'map'
+      ? (u: uPlot) => paintMap(u, drawn, lane.compared, colours)
+      : drawn.parts.length > 0
+        ? (u: uPlot) => paintParts(u, drawn.x, drawn.parts, colours, spacing)
+        : null;
+  return {
+    shape,
+    looks: drawn.looks.map((one) => lookOf(one, colours)),
+    range,
+    y: valueRange(shape.x, extents, range.from, range.to, how) ?? (log ? [1, 10] : [0, 1]),
+    log,
+    envelope: true,
+    axis,
+    zone: zone.value,
+    unit,
+    ink: colours,
+    width: size[0],
+    height: size[1],
+    stale: null,
+    factor,
+    named: false,
+    lane: { yWidth: Y_WIDTH, bare: drawn.show === 'map' || lane.demoted, paint },
+  };
+}
