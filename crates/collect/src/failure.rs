@@ -25,14 +25,26 @@ pub struct Failure {
 }
 
 /// Failures in a row of one counter, and when to ask it again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Health {
     failures: u32,
     wait: u32,
     left: u32,
+    wait_max: u32,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self::up_to(RETRY_TICKS_MAX)
+    }
 }
 
 impl Health {
+    /// Nothing failed yet; the longest wait between two retries will be this many ticks.
+    pub(crate) fn up_to(wait_max: u32) -> Self {
+        Self { failures: 0, wait: 0, left: 0, wait_max }
+    }
+
     /// Whether the counter is asked in this tick; counts the ticks in which it is not.
     pub(crate) fn is_due(&mut self) -> bool {
         if self.left > 0 {
@@ -43,7 +55,7 @@ impl Health {
     }
 
     pub(crate) fn succeeded(&mut self) {
-        *self = Self::default();
+        *self = Self::up_to(self.wait_max);
     }
 
     /// Counts a failure; `Some(dropped)` when it is worth reporting, which a failed retry is not.
@@ -52,7 +64,7 @@ impl Health {
         if self.failures < FAILURES_MAX {
             return Some(false);
         }
-        self.wait = if self.wait == 0 { RETRY_TICKS_MIN } else { (self.wait * 2).min(RETRY_TICKS_MAX) };
+        self.wait = if self.wait == 0 { RETRY_TICKS_MIN } else { (self.wait * 2).min(self.wait_max) };
         // The tick in which the counter is asked again is the one after the last that is let pass.
         self.left = self.wait - 1;
         (self.failures == FAILURES_MAX).then_some(true)

@@ -12,12 +12,14 @@
 mod descs;
 mod failure;
 pub mod gpu;
+mod promised;
 
 pub use descs::{
     CPU_UTILIZATION, DESCS, DISK_FREE, DISK_TOTAL, DISK_UTILIZATION, MEMORY_USED, MEMORY_UTILIZATION,
     PRESSURE_CPU, PRESSURE_IO, PRESSURE_MEMORY, PROCESS_CPU, PROCESS_RSS, SELF_CPU, TREE_CPU, TREE_RSS,
 };
 pub use failure::Failure;
+pub use promised::PROMISED;
 
 /// Whether this build reads the machine: true on Linux.
 pub const SUPPORTED: bool = cfg!(tg_linux);

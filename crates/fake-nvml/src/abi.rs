@@ -1,6 +1,8 @@
 //! NVML's C interface: the functions and structures that we use, by their documented names.
 #![expect(unsafe_code, reason = "a C library: it writes through the pointers of its caller")]
 
+mod links;
+
 use std::{
     ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void},
     os::unix::ffi::OsStrExt,
@@ -115,6 +117,26 @@ fn put_text(out: *mut c_char, length: c_uint, answer: Result<String, i32>) -> c_
     }
 }
 
+/// As [`put_text`], with the scenario's bytes in the place of the text where it has some.
+fn put_named(out: *mut c_char, length: c_uint, function: &str, asked: Result<(Asked, String), i32>) -> c_int {
+    let Ok((asked, text)) = asked else { return put_text(out, length, asked.map(|(_, text)| text)) };
+    match asked.gpu().texts.get(function) {
+        None => put_text(out, length, Ok(text)),
+        Some(_) if out.is_null() => code("invalid_argument"),
+        Some(bytes) => {
+            let count = bytes.len().min(length as usize);
+            // SAFETY: the buffer has `length` bytes, and no more are written.
+            unsafe {
+                ptr::copy_nonoverlapping(bytes.as_ptr().cast(), out, count);
+                if count < length as usize {
+                    out.add(count).write(0);
+                }
+            }
+            0
+        }
+    }
+}
+
 fn ask(function: &str, handle: Handle) -> Result<Asked, i32> {
     device(function, handle.addr().wrapping_sub(1))
 }
@@ -171,18 +193,21 @@ fn parts(handle: Handle) -> (usize, Option<usize>) {
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetUUID(handle: Handle, out: *mut c_char, length: c_uint) -> c_int {
     let (index, instance) = parts(handle);
-    let uuid = device("nvmlDeviceGetUUID", index).and_then(|asked| match instance {
-        None => Ok(asked.gpu.uuid),
-        Some(at) => asked.gpu.instances.get(at).map(|i| i.uuid.clone()).ok_or_else(|| code("not_found")),
+    let asked = device("nvmlDeviceGetUUID", index).and_then(|asked| {
+        let uuid = match instance {
+            None => asked.gpu().uuid.clone(),
+            Some(at) => asked.gpu().instances.get(at).ok_or_else(|| code("not_found"))?.uuid.clone(),
+        };
+        Ok((asked, uuid))
     });
-    put_text(out, length, uuid)
+    put_named(out, length, "nvmlDeviceGetUUID", asked)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetGpuInstanceId(handle: Handle, out: *mut c_uint) -> c_int {
     let (index, instance) = parts(handle);
     let id = device("nvmlDeviceGetGpuInstanceId", index).and_then(|asked| {
-        let instance = instance.and_then(|at| asked.gpu.instances.get(at));
+        let instance = instance.and_then(|at| asked.gpu().instances.get(at));
         instance.map(|instance| instance.gpu_instance).ok_or_else(|| code("not_found"))
     });
     put(out, id)
@@ -193,14 +218,14 @@ extern "C" fn nvmlDeviceGetMaxMigDeviceCount(handle: Handle, out: *mut c_uint) -
     put(
         out,
         ask("nvmlDeviceGetMaxMigDeviceCount", handle)
-            .map(|asked| if asked.gpu.mig.is_some() { 7 } else { 0 }),
+            .map(|asked| if asked.gpu().mig.is_some() { 7 } else { 0 }),
     )
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(handle: Handle, at: c_uint, out: *mut Handle) -> c_int {
     let instance = ask("nvmlDeviceGetMigDeviceHandleByIndex", handle).and_then(|asked| {
-        if (at as usize) < asked.gpu.instances.len() {
+        if (at as usize) < asked.gpu().instances.len() {
             Ok(ptr::without_provenance_mut(handle.addr() * INSTANCES + at as usize))
         } else {
             Err(code("not_found"))
@@ -211,14 +236,18 @@ extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(handle: Handle, at: c_uint, ou
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetName(handle: Handle, out: *mut c_char, length: c_uint) -> c_int {
-    put_text(out, length, ask("nvmlDeviceGetName", handle).map(|asked| asked.gpu.name))
+    let asked = ask("nvmlDeviceGetName", handle).map(|asked| {
+        let name = asked.gpu().name.clone();
+        (asked, name)
+    });
+    put_named(out, length, "nvmlDeviceGetName", asked)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetPciInfo_v3(handle: Handle, out: *mut PciInfo) -> c_int {
     let info = ask("nvmlDeviceGetPciInfo_v3", handle).map(|asked| {
         let mut info = PciInfo { bus_id_legacy: [0; 16], numbers: [0; 5], bus_id: [0; 32] };
-        for (slot, byte) in info.bus_id.iter_mut().take(31).zip(asked.gpu.bus_id.bytes()) {
+        for (slot, byte) in info.bus_id.iter_mut().take(31).zip(asked.gpu().bus_id.bytes()) {
             *slot = byte as c_char;
         }
         info
@@ -229,7 +258,7 @@ extern "C" fn nvmlDeviceGetPciInfo_v3(handle: Handle, out: *mut PciInfo) -> c_in
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetMigMode(handle: Handle, current: *mut c_uint, pending: *mut c_uint) -> c_int {
     let mode = ask("nvmlDeviceGetMigMode", handle)
-        .and_then(|asked| asked.gpu.mig.map(c_uint::from).ok_or_else(|| code("not_supported")));
+        .and_then(|asked| asked.gpu().mig.map(c_uint::from).ok_or_else(|| code("not_supported")));
     put(pending, mode).max(put(current, mode))
 }
 
@@ -240,7 +269,7 @@ extern "C" fn nvmlDeviceGetCudaComputeCapability(
     minor: *mut c_int,
 ) -> c_int {
     let capability = ask("nvmlDeviceGetCudaComputeCapability", handle)
-        .and_then(|asked| asked.gpu.compute_capability.ok_or_else(|| code("unknown")));
+        .and_then(|asked| asked.gpu().compute_capability.ok_or_else(|| code("unknown")));
     put(major, capability.map(|[major, _]| major)).max(put(minor, capability.map(|[_, minor]| minor)))
 }
 
@@ -363,7 +392,11 @@ extern "C" fn nvmlDeviceGetFieldValues(handle: Handle, count: c_int, fields: *mu
     // SAFETY: the caller passes `count` structures.
     let fields = unsafe { std::slice::from_raw_parts_mut(fields, count as usize) };
     for field in fields {
-        let answer = asked.value(&format!("throttled_ns_{}", field.field));
+        let of_link = format!("field_{}_{}", field.field, field.scope);
+        let answer = match asked.gpu().values.get(&of_link) {
+            Some(answer) => asked.value_of(&of_link, answer),
+            None => asked.value(&format!("field_{}", field.field)),
+        };
         // 3: an unsigned long long.
         field.value_type = 3;
         field.outcome = answer.err().unwrap_or_default();
@@ -419,4 +452,42 @@ extern "C" fn nvmlDeviceGetCurrPcieLinkWidth(handle: Handle, out: *mut c_uint) -
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetPcieReplayCounter(handle: Handle, out: *mut c_uint) -> c_int {
     put(out, number("nvmlDeviceGetPcieReplayCounter", handle, "pcie_replays"))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetMaxPcieLinkGeneration(handle: Handle, out: *mut c_uint) -> c_int {
+    put(out, number("nvmlDeviceGetMaxPcieLinkGeneration", handle, "pcie_generation_max"))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetMaxPcieLinkWidth(handle: Handle, out: *mut c_uint) -> c_int {
+    put(out, number("nvmlDeviceGetMaxPcieLinkWidth", handle, "pcie_width_max"))
+}
+
+/// The structure of one number behind a version, which the margin and the newer temperature call share.
+fn put_degrees<const WORDS: usize>(function: &str, handle: Handle, out: *mut [c_uint; WORDS]) -> c_int {
+    let version = (size_of::<[c_uint; WORDS]>() as c_uint) | (1 << 24);
+    // SAFETY: the caller passes a pointer to its structure with the version filled in, or null.
+    if out.is_null() || unsafe { (*out)[0] } != version {
+        return code("argument_version_mismatch");
+    }
+    let key = if WORDS == 2 { "margin" } else { "temperature" };
+    match ask(function, handle).and_then(|asked| asked.value(key)) {
+        Ok(degrees) => {
+            // SAFETY: the same pointer; the number is the last word.
+            unsafe { (*out)[WORDS - 1] = degrees as c_uint };
+            0
+        }
+        Err(code) => code,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetMarginTemperature(handle: Handle, out: *mut [c_uint; 2]) -> c_int {
+    put_degrees("nvmlDeviceGetMarginTemperature", handle, out)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetTemperatureV(handle: Handle, out: *mut [c_uint; 3]) -> c_int {
+    put_degrees("nvmlDeviceGetTemperatureV", handle, out)
 }

@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub use scenario::{Answer, Gpu, Instance, Scenario};
+pub use scenario::{Answer, Gpu, Instance, Process, Scenario};
 
 /// The file beside the library that says what it answers.
 pub const SCENARIO: &str = "scenario.toml";
@@ -38,6 +38,28 @@ pub fn install(folder: &Path, scenario: &str) -> io::Result<PathBuf> {
         io::Error::new(error.kind(), format!("cannot copy `{}`: {error}", built.display()))
     })?;
     play(folder, scenario)?;
+    Ok(library)
+}
+
+/// As [`install`], with a library that lacks these functions, as an older or a foreign one does.
+pub fn install_without(folder: &Path, scenario: &str, functions: &[&str]) -> io::Result<PathBuf> {
+    let library = install(folder, scenario)?;
+    let mut bytes = std::fs::read(&library)?;
+    for function in functions {
+        // The name of a function stands between two NULs in the table of names. With another first letter
+        // the loader does not find it.
+        let name = [b"\0", function.as_bytes(), b"\0"].concat();
+        let places: Vec<usize> =
+            bytes.windows(name.len()).enumerate().filter(|(_, w)| *w == name).map(|(at, _)| at).collect();
+        if places.is_empty() {
+            let missing = format!("cannot take `{function}` out of `{}`: it has none", library.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, missing));
+        }
+        for at in places {
+            bytes[at + 1] = b'x';
+        }
+    }
+    std::fs::write(&library, bytes)?;
     Ok(library)
 }
 

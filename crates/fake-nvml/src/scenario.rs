@@ -15,11 +15,23 @@ use serde::Deserialize;
 /// errors = { nvmlDeviceGetClockInfo = "gpu_is_lost" }
 /// ```
 ///
+/// Names of values: what the call gives with its unit (`power_mw`, `sm_max_mhz`, `pcie_transmit_kb`);
+/// `field_74` for a field and `field_202_3` for that of link 3; `gpm_5` for a profiling number in
+/// thousandths, where a running one is the rate between two samples; `nvlink_state_3` and
+/// `nvlink_errors_3_1` for link 3 and counter 1.
+///
 /// A value that is left out answers NOT_SUPPORTED. A list gives the answer of each call in turn, its
 /// last one for ever; a word is an error by its name; -1 is the all-ones sentinel.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
+    /// Set for measurements: calls are not logged, and a change of this file is seen within 100 ms.
+    #[serde(default)]
+    pub steady: bool,
+    /// Which start of the driver this is: when another one begins, a library that was started before
+    /// finds no device until it is started anew.
+    #[serde(default)]
+    pub load: u64,
     /// Version of the driver; its call fails without one.
     pub driver_version: Option<String>,
     /// Errors of calls that concern no device, by the name of the function.
@@ -56,7 +68,17 @@ pub struct Gpu {
     /// Its MIG instances.
     #[serde(default)]
     pub instances: Vec<Instance>,
-    /// Answers by name: `power_mw`, `temperature`, `utilization`, `throttled_ns_74` and so on.
+    /// How many NVLinks it has; each is up and without errors where no value says otherwise.
+    #[serde(default)]
+    pub links: u32,
+    /// The processes that use it.
+    #[serde(default)]
+    pub processes: Vec<Process>,
+    /// Bytes in the place of a text, by the name of the function: the text has no end when they fill its
+    /// buffer.
+    #[serde(default)]
+    pub texts: BTreeMap<String, Vec<u8>>,
+    /// Answers by name, as above.
     #[serde(default)]
     pub values: BTreeMap<String, Answer>,
     /// Errors by the name of the function; the number 0 in a list is a call that succeeds.
@@ -65,6 +87,19 @@ pub struct Gpu {
     /// Functions that do not answer for this device as long as they stand here.
     #[serde(default)]
     pub blocked: Vec<String>,
+}
+
+/// A process that uses a device.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// Bytes of memory that it has; unknown without.
+    pub memory: Option<u64>,
+    /// Whether it draws instead of computing.
+    #[serde(default)]
+    pub draws: bool,
 }
 
 /// One MIG instance.

@@ -2,7 +2,9 @@
 
 use std::{
     collections::HashMap,
+    fs::File,
     io::Write,
+    os::unix::fs::MetadataExt,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
@@ -16,6 +18,8 @@ use crate::{
 
 /// Between two looks at whether a blocked call may go on.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// How long a steady scenario is believed.
+const STEADY: Duration = Duration::from_millis(100);
 /// The device of a call that concerns none, in the log.
 const NO_DEVICE: usize = usize::MAX;
 
@@ -23,10 +27,16 @@ static STAGE: OnceLock<Mutex<Stage>> = OnceLock::new();
 
 struct Stage {
     folder: PathBuf,
-    text: String,
+    /// What tells one file of the scenario from the next: inode, change in nanoseconds, size.
+    file: Option<(u64, i64, i64, u64)>,
+    looked: Option<Instant>,
     scenario: Arc<Scenario>,
-    /// When the library was initialised; `None` before that and after a shutdown.
-    since: Option<Instant>,
+    log: Option<File>,
+    /// How often the library was started and not shut down.
+    starts: usize,
+    /// The driver that was there at the first of them.
+    load: u64,
+    since: Instant,
     turns: HashMap<(usize, String), usize>,
 }
 
@@ -34,9 +44,13 @@ fn stage() -> MutexGuard<'static, Stage> {
     let stage = STAGE.get_or_init(|| {
         Mutex::new(Stage {
             folder: own_folder(),
-            text: String::new(),
+            file: None,
+            looked: None,
             scenario: Arc::default(),
-            since: None,
+            log: None,
+            starts: 0,
+            load: 0,
+            since: Instant::now(),
             turns: HashMap::new(),
         })
     });
@@ -48,47 +62,72 @@ fn stage() -> MutexGuard<'static, Stage> {
 impl Stage {
     /// Takes up the scenario as it lies there now; one that cannot be read leaves the last one.
     fn look(&mut self) {
-        let Ok(text) = std::fs::read_to_string(self.folder.join(SCENARIO)) else { return };
-        if text == self.text {
+        if self.scenario.steady && self.looked.is_some_and(|looked| looked.elapsed() < STEADY) {
             return;
         }
+        self.looked = Some(Instant::now());
+        let path = self.folder.join(SCENARIO);
+        let Ok(file) = std::fs::metadata(&path) else { return };
+        let file = Some((file.ino(), file.mtime(), file.mtime_nsec(), file.size()));
+        if file == self.file {
+            return;
+        }
+        let Ok(text) = std::fs::read_to_string(&path) else { return };
         if let Ok(scenario) = toml::from_str(&text) {
             self.scenario = Arc::new(scenario);
-            self.text = text;
+            self.file = file;
         }
     }
 
-    fn log(&self, function: &str, gpu: usize) {
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(self.folder.join(CALLS));
+    fn log(&mut self, function: &str, gpu: usize) {
+        if self.scenario.steady {
+            return;
+        }
+        let path = self.folder.join(CALLS);
+        if self.log.is_none() {
+            self.log = std::fs::OpenOptions::new().create(true).append(true).open(path).ok();
+        }
         let line = if gpu == NO_DEVICE { format!("{function}\n") } else { format!("{function} {gpu}\n") };
         // A log that cannot be written is noticed by the test that counts its lines.
-        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        let _ = self.log.as_mut().map(|log| log.write_all(line.as_bytes()));
     }
 
     fn answer(&mut self, gpu: usize, key: &str, answer: &Answer) -> Result<i64, i32> {
-        let turn = self.turns.entry((gpu, key.to_owned())).or_default();
-        let now = *turn;
-        *turn += 1;
-        let seconds = self.since.map_or(0.0, |since| since.elapsed().as_secs_f64());
-        answer.at(now, seconds)
+        let mut now = 0;
+        if matches!(answer, Answer::InTurn(_)) {
+            let turn = self.turns.entry((gpu, key.to_owned())).or_default();
+            now = *turn;
+            *turn += 1;
+        }
+        answer.at(now, self.since.elapsed().as_secs_f64())
     }
 
-    fn error(&mut self, gpu: usize, function: &str, answer: Option<Answer>) -> Result<(), i32> {
-        answer.map_or(Ok(()), |answer| self.answer(gpu, function, &answer).map(|_| ()))
+    fn error(&mut self, gpu: usize, function: &str, answer: Option<&Answer>) -> Result<(), i32> {
+        answer.map_or(Ok(()), |answer| self.answer(gpu, function, answer).map(|_| ()))
     }
 }
 
 /// A device that was asked something, and is there.
 pub(crate) struct Asked {
-    index: usize,
-    pub(crate) gpu: Gpu,
+    pub(crate) index: usize,
+    scenario: Arc<Scenario>,
 }
 
 impl Asked {
+    pub(crate) fn gpu(&self) -> &Gpu {
+        &self.scenario.gpu[self.index]
+    }
+
     /// The value of this name; NOT_SUPPORTED when the scenario has none.
     pub(crate) fn value(&self, key: &str) -> Result<i64, i32> {
-        let answer = self.gpu.values.get(key).ok_or_else(|| code("not_supported"))?;
-        stage().answer(self.index, key, answer)
+        self.value_of(key, self.gpu().values.get(key).ok_or_else(|| code("not_supported"))?)
+    }
+
+    pub(crate) fn value_of(&self, key: &str, answer: &Answer) -> Result<i64, i32> {
+        match answer {
+            Answer::Number(number) => Ok(*number),
+            answer => stage().answer(self.index, key, answer),
+        }
     }
 }
 
@@ -99,38 +138,49 @@ pub(crate) fn system(function: &str) -> Result<Arc<Scenario>, i32> {
         std::thread::sleep(LOOK_AGAIN);
     }
     let mut stage = stage();
-    let error = stage.scenario.errors.get(function).cloned();
-    stage.error(NO_DEVICE, function, error)?;
+    let scenario = stage.scenario.clone();
+    stage.error(NO_DEVICE, function, scenario.errors.get(function))?;
     if function.starts_with("nvmlInit") {
-        stage.since = Some(Instant::now());
+        if stage.starts == 0 {
+            stage.load = scenario.load;
+            stage.since = Instant::now();
+        }
+        stage.starts += 1;
     }
-    if stage.since.is_none() {
+    if stage.starts == 0 {
         return Err(code("uninitialized"));
     }
     if function == "nvmlShutdown" {
-        stage.since = None;
+        stage.starts -= 1;
     }
-    Ok(stage.scenario.clone())
+    Ok(scenario)
 }
 
 /// A call to the device of this index.
 pub(crate) fn device(function: &str, index: usize) -> Result<Asked, i32> {
-    stage().log(function, index);
+    let mut held = stage();
+    held.log(function, index);
     let blocked = |stage: &Stage| {
         let gpu = stage.scenario.gpu.get(index);
         gpu.is_some_and(|gpu| gpu.blocked.iter().any(|blocked| blocked == function))
     };
-    while blocked(&stage()) {
+    while blocked(&held) {
+        drop(held);
         std::thread::sleep(LOOK_AGAIN);
+        held = stage();
     }
-    let mut stage = stage();
-    if stage.since.is_none() {
+    if held.starts == 0 {
         return Err(code("uninitialized"));
     }
-    let gpu = stage.scenario.gpu.get(index).cloned().ok_or_else(|| code("invalid_argument"))?;
+    let scenario = held.scenario.clone();
+    if held.load != scenario.load {
+        return Err(code("gpu_is_lost"));
+    }
+    let gpu = scenario.gpu.get(index).ok_or_else(|| code("invalid_argument"))?;
     if gpu.gone {
         return Err(code("gpu_is_lost"));
     }
-    stage.error(index, function, gpu.errors.get(function).cloned())?;
-    Ok(Asked { index, gpu })
+    held.error(index, function, gpu.errors.get(function))?;
+    drop(held);
+    Ok(Asked { index, scenario })
 }

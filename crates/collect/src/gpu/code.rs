@@ -7,7 +7,10 @@ use std::fmt;
 pub(crate) struct Code(pub(crate) i32);
 
 impl Code {
+    pub(crate) const INVALID_ARGUMENT: Self = Self(2);
+    pub(crate) const NOT_SUPPORTED: Self = Self(3);
     pub(crate) const NO_PERMISSION: Self = Self(4);
+    pub(crate) const INSUFFICIENT_SIZE: Self = Self(7);
     pub(crate) const DRIVER_NOT_LOADED: Self = Self(9);
     pub(crate) const FUNCTION_NOT_FOUND: Self = Self(13);
     pub(crate) const VERSION_MISMATCH: Self = Self(18);
@@ -20,6 +23,11 @@ impl Code {
     /// Whether asking again is of no use: this device, or this driver, never has the value.
     pub(crate) fn is_unsupported(self) -> bool {
         matches!(self.0, 3 | 13 | 25)
+    }
+
+    /// Whether it says that the device, or the driver as it was loaded, is not there any more.
+    pub(crate) fn is_lost(self) -> bool {
+        matches!(self.0, 1 | 9 | 15)
     }
 }
 

@@ -58,10 +58,10 @@ struct PciInfo {
     bus_id: [c_char; 32],
 }
 
-/// `nvmlFieldValue_t`.
+/// `nvmlFieldValue_t`: a number asked by its id, with room for the answer.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct FieldValue {
+pub(crate) struct FieldValue {
     field: c_uint,
     scope: c_uint,
     timestamp: i64,
@@ -70,6 +70,99 @@ struct FieldValue {
     outcome: c_int,
     value: u64,
 }
+
+impl FieldValue {
+    /// The scope is what the field's description says, such as a link; 0 where it says nothing.
+    pub(crate) fn new(field: u32, scope: u32) -> Self {
+        Self { field, scope, ..Self::default() }
+    }
+
+    pub(crate) fn is(&self, field: u32, scope: u32) -> bool {
+        self.field == field && self.scope == scope
+    }
+
+    /// The driver's answer to the last [`Library::fields`] as a count; what is none reads as all ones.
+    pub(crate) fn count(&self) -> Result<u64, Code> {
+        Code::of(self.outcome)?;
+        Ok(match self.value_type {
+            // Unsigned int, signed int and unsigned short: the rest of the union is not written then.
+            1 => self.value & 0xffff_ffff,
+            5 => u64::try_from(self.value as u32 as i32).unwrap_or(u64::MAX),
+            6 => self.value & 0xffff,
+            2 | 3 => self.value,
+            4 => u64::try_from(self.value as i64).unwrap_or(u64::MAX),
+            _ => u64::MAX,
+        })
+    }
+}
+
+/// `nvmlMarginTemperature_v1_t`.
+#[repr(C)]
+#[derive(Default)]
+struct MarginTemperature {
+    version: c_uint,
+    degrees: c_int,
+}
+
+/// `nvmlTemperature_v1_t`.
+#[repr(C)]
+#[derive(Default)]
+struct TemperatureV1 {
+    version: c_uint,
+    sensor: c_uint,
+    degrees: c_int,
+}
+
+/// `nvmlProcessInfo_v2_t`, which the functions named `_v3` fill in.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ProcessInfo {
+    pub(crate) pid: c_uint,
+    /// Bytes; all ones when the driver does not know.
+    pub(crate) memory: u64,
+    gpu_instance: c_uint,
+    compute_instance: c_uint,
+}
+
+/// `nvmlGpmSupport_t`.
+#[repr(C)]
+#[derive(Default)]
+struct GpmSupport {
+    version: c_uint,
+    is_supported: c_uint,
+}
+
+/// `nvmlGpmMetric_t`: one profiling number, in percent or MiB a second.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct GpmMetric {
+    id: c_uint,
+    outcome: c_int,
+    value: f64,
+    texts: [*const c_char; 3],
+}
+
+/// How many profiling numbers the structure has room for. The driver was built with 98 at first, 333 in
+/// 2026, and its structure kept its version: with more room than any driver knows none writes past it.
+const GPM_METRICS_MAX: usize = 400;
+
+/// `nvmlGpmMetricsGet_t`.
+#[repr(C)]
+struct GpmMetricsGet {
+    version: c_uint,
+    count: c_uint,
+    older: *mut c_void,
+    newer: *mut c_void,
+    metrics: [GpmMetric; GPM_METRICS_MAX],
+}
+
+// The layouts of the public header on 64-bit machines.
+const _: () = {
+    assert!(size_of::<FieldValue>() == 40 && size_of::<MemoryV2>() == 40 && size_of::<PciInfo>() == 68);
+    assert!(size_of::<MarginTemperature>() == 8 && size_of::<TemperatureV1>() == 12);
+    assert!(size_of::<ProcessInfo>() == 24 && size_of::<GpmSupport>() == 8 && size_of::<GpmMetric>() == 40);
+    assert!(std::mem::offset_of!(GpmMetricsGet, metrics) == 24);
+};
 
 /// Rows of memory that the device took out of use.
 #[derive(Default)]
@@ -83,9 +176,14 @@ pub(crate) struct RemappedRows {
 /// Longest text that NVML documents (a UUID, a name), with room to spare.
 const TEXT_BYTES: usize = 128;
 const MEMORY_V2: c_uint = (size_of::<MemoryV2>() as c_uint) | (2 << 24);
+const MARGIN_V1: c_uint = (size_of::<MarginTemperature>() as c_uint) | (1 << 24);
+const TEMPERATURE_V1: c_uint = (size_of::<TemperatureV1>() as c_uint) | (1 << 24);
 const TEMPERATURE_SENSOR_GPU: c_uint = 0;
+/// What the structures of profiling have instead of a version made of their size.
+const GPM_VERSION: c_uint = 1;
 
 type Number<T> = unsafe extern "C" fn(*mut c_void, *mut T) -> c_int;
+type Processes = unsafe extern "C" fn(*mut c_void, *mut c_uint, *mut ProcessInfo) -> c_int;
 type Text = unsafe extern "C" fn(*mut c_void, *mut c_char, c_uint) -> c_int;
 
 macro_rules! functions {
@@ -124,6 +222,8 @@ functions! {
     memory: "nvmlDeviceGetMemoryInfo" Number<Memory>;
     memory_v2: "nvmlDeviceGetMemoryInfo_v2" Number<MemoryV2>;
     temperature: "nvmlDeviceGetTemperature" unsafe extern "C" fn(*mut c_void, c_uint, *mut c_uint) -> c_int;
+    temperature_v: "nvmlDeviceGetTemperatureV" Number<TemperatureV1>;
+    margin: "nvmlDeviceGetMarginTemperature" Number<MarginTemperature>;
     power: "nvmlDeviceGetPowerUsage" Number<c_uint>;
     power_limit: "nvmlDeviceGetEnforcedPowerLimit" Number<c_uint>;
     energy: "nvmlDeviceGetTotalEnergyConsumption" Number<u64>;
@@ -140,6 +240,18 @@ functions! {
     pcie_throughput: "nvmlDeviceGetPcieThroughput"
         unsafe extern "C" fn(*mut c_void, c_uint, *mut c_uint) -> c_int;
     pcie_replays: "nvmlDeviceGetPcieReplayCounter" Number<c_uint>;
+    pcie_generation_max: "nvmlDeviceGetMaxPcieLinkGeneration" Number<c_uint>;
+    pcie_width_max: "nvmlDeviceGetMaxPcieLinkWidth" Number<c_uint>;
+    nvlink_state: "nvmlDeviceGetNvLinkState" unsafe extern "C" fn(*mut c_void, c_uint, *mut c_uint) -> c_int;
+    nvlink_errors: "nvmlDeviceGetNvLinkErrorCounter"
+        unsafe extern "C" fn(*mut c_void, c_uint, c_uint, *mut u64) -> c_int;
+    compute_processes: "nvmlDeviceGetComputeRunningProcesses_v3" Processes;
+    graphics_processes: "nvmlDeviceGetGraphicsRunningProcesses_v3" Processes;
+    gpm_support: "nvmlGpmQueryDeviceSupport" Number<GpmSupport>;
+    gpm_alloc: "nvmlGpmSampleAlloc" unsafe extern "C" fn(*mut *mut c_void) -> c_int;
+    gpm_free: "nvmlGpmSampleFree" unsafe extern "C" fn(*mut c_void) -> c_int;
+    gpm_sample: "nvmlGpmSampleGet" unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+    gpm_metrics: "nvmlGpmMetricsGet" unsafe extern "C" fn(*mut GpmMetricsGet) -> c_int;
 }
 
 /// Calls a function that may be missing. Every pointer handed over is to a value of the caller's own.
@@ -287,11 +399,24 @@ impl Library {
         Ok(memory)
     }
 
-    /// Degrees Celsius.
-    pub(crate) fn temperature(&self, of: Handle) -> Result<u32, Code> {
+    /// Degrees Celsius; by the structure that NVML 13 put in the place of the plain call, where there is
+    /// no other.
+    pub(crate) fn temperature(&self, of: Handle) -> Result<i64, Code> {
+        if self.functions.temperature.is_none() {
+            let mut reading = TemperatureV1 { version: TEMPERATURE_V1, ..TemperatureV1::default() };
+            call!(self.temperature_v(of.raw(), &raw mut reading));
+            return Ok(i64::from(reading.degrees));
+        }
         let mut degrees = 0;
         call!(self.temperature(of.raw(), TEMPERATURE_SENSOR_GPU, &raw mut degrees));
-        Ok(degrees)
+        Ok(i64::from(degrees))
+    }
+
+    /// Degrees Celsius to the threshold at which the device slows down; below zero above it.
+    pub(crate) fn margin(&self, of: Handle) -> Result<i32, Code> {
+        let mut margin = MarginTemperature { version: MARGIN_V1, ..MarginTemperature::default() };
+        call!(self.margin(of.raw(), &raw mut margin));
+        Ok(margin.degrees)
     }
 
     pub(crate) fn power_mw(&self, of: Handle) -> Result<u32, Code> {
@@ -330,24 +455,10 @@ impl Library {
         Ok(mask)
     }
 
-    /// The values of these fields, each with an outcome of its own.
-    pub(crate) fn fields<const N: usize>(
-        &self,
-        of: Handle,
-        ids: [u32; N],
-    ) -> Result<[Result<u64, Code>; N], Code> {
-        let mut fields = ids.map(|field| FieldValue { field, ..FieldValue::default() });
-        call!(self.fields(of.raw(), N as c_int, fields.as_mut_ptr()));
-        Ok(fields.map(|field| {
-            Code::of(field.outcome)?;
-            match field.value_type {
-                // Unsigned int and unsigned short; the rest of the union is not written then.
-                1 => Ok(field.value & 0xffff_ffff),
-                6 => Ok(field.value & 0xffff),
-                2 | 3 => Ok(field.value),
-                _ => Err(Code(999)),
-            }
-        }))
+    /// Asks for all of these fields in one call; each has an outcome of its own.
+    pub(crate) fn fields(&self, of: Handle, fields: &mut [FieldValue]) -> Result<(), Code> {
+        call!(self.fields(of.raw(), fields.len() as c_int, fields.as_mut_ptr()));
+        Ok(())
     }
 
     /// Kind 0: corrected, 1: uncorrected. Scope 0: since the driver was loaded, 1: for life.
@@ -393,6 +504,122 @@ impl Library {
         call!(self.pcie_replays(of.raw(), &raw mut replays));
         Ok(replays)
     }
+
+    pub(crate) fn pcie_generation_max(&self, of: Handle) -> Result<u32, Code> {
+        let mut generation = 0;
+        call!(self.pcie_generation_max(of.raw(), &raw mut generation));
+        Ok(generation)
+    }
+
+    pub(crate) fn pcie_width_max(&self, of: Handle) -> Result<u32, Code> {
+        let mut lanes = 0;
+        call!(self.pcie_width_max(of.raw(), &raw mut lanes));
+        Ok(lanes)
+    }
+
+    pub(crate) fn is_nvlink_active(&self, of: Handle, link: u32) -> Result<bool, Code> {
+        let mut state = 0;
+        call!(self.nvlink_state(of.raw(), link, &raw mut state));
+        Ok(state == 1)
+    }
+
+    /// Counter 0: replays, 1: recoveries, 2: CRC errors of flits, 3: of data, 4: ECC errors of data.
+    pub(crate) fn nvlink_errors(&self, of: Handle, link: u32, counter: u32) -> Result<u64, Code> {
+        let mut errors = 0;
+        call!(self.nvlink_errors(of.raw(), link, counter, &raw mut errors));
+        Ok(errors)
+    }
+
+    /// Fills in the processes that compute on a device; how many there are, which may be more than fit.
+    pub(crate) fn compute_processes(&self, of: Handle, into: &mut [ProcessInfo]) -> Result<usize, Code> {
+        self.processes(self.functions.compute_processes, of, into)
+    }
+
+    /// The same of processes that draw.
+    pub(crate) fn graphics_processes(&self, of: Handle, into: &mut [ProcessInfo]) -> Result<usize, Code> {
+        self.processes(self.functions.graphics_processes, of, into)
+    }
+
+    #[expect(clippy::unused_self, reason = "the library must be there while its function is called")]
+    fn processes(
+        &self,
+        function: Option<Processes>,
+        of: Handle,
+        into: &mut [ProcessInfo],
+    ) -> Result<usize, Code> {
+        let function = function.ok_or(Code::FUNCTION_NOT_FOUND)?;
+        let mut count = into.len() as c_uint;
+        // SAFETY: the signature is the documented one, and `count` says how many structures there are.
+        let answer = Code::of(unsafe { function(of.raw(), &raw mut count, into.as_mut_ptr()) });
+        match answer {
+            Ok(()) => Ok((count as usize).min(into.len())),
+            Err(Code::INSUFFICIENT_SIZE) => Ok(count as usize),
+            Err(code) => Err(code),
+        }
+    }
+}
+
+/// Profiling of one device: two samples of its counters and the question what lies between them.
+pub(crate) struct Profile<'a> {
+    library: &'a Library,
+    /// Older first.
+    samples: [*mut c_void; 2],
+    question: Box<GpmMetricsGet>,
+}
+
+impl<'a> Profile<'a> {
+    /// What is needed to profile a device by these numbers; NOT_SUPPORTED where it cannot be profiled.
+    pub(crate) fn new(library: &'a Library, of: Handle, ids: &[u32]) -> Result<Self, Code> {
+        let mut support = GpmSupport { version: GPM_VERSION, is_supported: 0 };
+        call!(library.gpm_support(of.raw(), &raw mut support));
+        if support.is_supported == 0 {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        let blank = GpmMetric { id: 0, outcome: 0, value: 0.0, texts: [ptr::null(); 3] };
+        let mut question = Box::new(GpmMetricsGet {
+            version: GPM_VERSION,
+            count: ids.len().min(GPM_METRICS_MAX) as c_uint,
+            older: ptr::null_mut(),
+            newer: ptr::null_mut(),
+            metrics: [blank; GPM_METRICS_MAX],
+        });
+        for (metric, id) in question.metrics.iter_mut().zip(ids) {
+            metric.id = *id;
+        }
+        // Dropping it frees what was allocated, also when only the first sample was.
+        let mut profile = Self { library, samples: [ptr::null_mut(); 2], question };
+        for sample in &mut profile.samples {
+            call!(library.gpm_alloc(sample));
+        }
+        Ok(profile)
+    }
+
+    /// Takes a sample in the place of the older one.
+    pub(crate) fn sample(&mut self, of: Handle) -> Result<(), Code> {
+        let library = self.library;
+        call!(library.gpm_sample(of.raw(), self.samples[0]));
+        self.samples.swap(0, 1);
+        Ok(())
+    }
+
+    /// The numbers between the last two samples, in the order of their ids.
+    pub(crate) fn between(&mut self) -> Result<impl Iterator<Item = Result<f64, Code>> + '_, Code> {
+        [self.question.older, self.question.newer] = self.samples;
+        let library = self.library;
+        call!(library.gpm_metrics(&raw mut *self.question));
+        let metrics = self.question.metrics.iter().take(self.question.count as usize);
+        Ok(metrics.map(|metric| Code::of(metric.outcome).map(|()| metric.value)))
+    }
+}
+
+impl Drop for Profile<'_> {
+    fn drop(&mut self) {
+        let Some(free) = self.library.functions.gpm_free else { return };
+        for sample in self.samples.iter().filter(|sample| !sample.is_null()) {
+            // SAFETY: it was allocated by this library, which is still loaded, and is freed once.
+            unsafe { free(*sample) };
+        }
+    }
 }
 
 impl Drop for Library {
@@ -411,8 +638,10 @@ fn in_words(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Text up to its NUL, or all of the buffer when the driver forgot one; anything but UTF-8 is replaced.
+/// Text up to its NUL, or all of the buffer when the driver forgot one; what is no printable text is
+/// replaced.
 fn decode(buffer: &[c_char]) -> String {
     let bytes: Vec<u8> = buffer.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
+    let text = String::from_utf8_lossy(&bytes);
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

@@ -6,13 +6,18 @@ use super::{
     code::Code,
     descs::{
         GPU_ECC_ERRORS, GPU_ENERGY, GPU_GRAPHICS_CLOCK, GPU_MEMORY_CLOCK, GPU_MEMORY_FREE,
-        GPU_MEMORY_RESERVED, GPU_MEMORY_TOTAL, GPU_MEMORY_USED, GPU_MEMORY_UTILIZATION, GPU_PCIE_GENERATION,
-        GPU_PCIE_RECEIVE, GPU_PCIE_REPLAYS, GPU_PCIE_TRANSMIT, GPU_PCIE_WIDTH, GPU_POWER, GPU_POWER_LIMIT,
-        GPU_POWER_LIMIT_RATIO, GPU_ROW_REMAP_FAILED, GPU_ROW_REMAP_PENDING, GPU_ROW_REMAPS, GPU_SM_CLOCK,
-        GPU_TEMPERATURE, GPU_THROTTLED, GPU_UTILIZATION,
+        GPU_MEMORY_RESERVED, GPU_MEMORY_TEMPERATURE, GPU_MEMORY_TOTAL, GPU_MEMORY_USED,
+        GPU_MEMORY_UTILIZATION, GPU_NVLINK_ACTIVE, GPU_NVLINK_BYTES, GPU_NVLINK_ERRORS, GPU_PCIE_GENERATION,
+        GPU_PCIE_GENERATION_MAX, GPU_PCIE_RECEIVE, GPU_PCIE_REPLAYS, GPU_PCIE_TRANSMIT, GPU_PCIE_WIDTH,
+        GPU_PCIE_WIDTH_MAX, GPU_POWER, GPU_POWER_LIMIT, GPU_POWER_LIMIT_RATIO, GPU_RECOVERY_ACTION,
+        GPU_ROW_REMAP_FAILED, GPU_ROW_REMAP_PENDING, GPU_ROW_REMAPS, GPU_SM_CLOCK, GPU_SM_CLOCK_MAX,
+        GPU_TEMPERATURE, GPU_TEMPERATURE_MARGIN, GPU_THROTTLED, GPU_UTILIZATION,
     },
-    ffi::{Handle, Library},
-    throttle::{Labels, TIMES},
+    device::{GpuDevice, GpuMemoryAccount},
+    ffi::{FieldValue, Handle, Library},
+    nvlink::{self, Links},
+    profile::{self, Profiling},
+    throttle::{self, Labels},
 };
 
 /// One value of a tick.
@@ -31,6 +36,37 @@ pub(super) enum Trouble {
     Refused(Code),
     /// It answered with something that is no measurement.
     Senseless(String),
+    /// One of several numbers was refused or senseless; the values of the others stand.
+    Partly(Box<Trouble>),
+}
+
+impl Trouble {
+    pub(super) fn beside_values(self) -> Self {
+        Self::Partly(Box::new(self))
+    }
+
+    /// The driver's answer when it says that the device is gone.
+    pub(super) fn lost(&self) -> Option<Code> {
+        match self {
+            Self::Refused(code) => code.is_lost().then_some(*code),
+            Self::Senseless(_) => None,
+            Self::Partly(trouble) => trouble.lost(),
+        }
+    }
+
+    /// A word of a fixed set for it, and what was found.
+    pub(super) fn explain(self) -> (&'static str, String) {
+        match self {
+            Self::Refused(Code::NO_PERMISSION) => (
+                "no_permission",
+                format!("answered {}: the driver keeps it to administrators here", Code::NO_PERMISSION),
+            ),
+            Self::Refused(code) if code.is_lost() => ("gpu_lost", format!("answered {code}")),
+            Self::Refused(code) => ("unreadable", format!("answered {code}")),
+            Self::Senseless(found) => ("unreadable", found),
+            Self::Partly(trouble) => trouble.explain(),
+        }
+    }
 }
 
 impl From<Code> for Trouble {
@@ -39,67 +75,199 @@ impl From<Code> for Trouble {
     }
 }
 
-/// The device that is asked.
-pub(super) struct Asked<'a> {
+/// The device that is asked, and what is kept of it between two ticks.
+pub(super) struct Device<'a> {
     pub(super) library: &'a Library,
     pub(super) handle: Handle,
+    pub(super) capability: Option<(u32, u32)>,
+    pub(super) profiling: Profiling<'a>,
+    pub(super) links: Links,
+    pub(super) values: Values,
+    /// Whether this tick has the PCIe rates already, from profiling.
+    pub(super) has_pcie_rates: bool,
     /// Whether the driver has the memory structure that keeps its own reserve apart.
-    pub(super) has_memory_v2: bool,
+    has_memory_v2: bool,
+    driver: Option<(u32, u32)>,
+    fields: Fields,
+    power_watts: Option<f64>,
+    /// Whether the reading that is under way gave what was known, without a call.
+    pub(super) is_by_heart: bool,
+    /// What never changes, once it was told: the highest SM clock, PCIe generation and width.
+    fixed: [Option<f64>; 3],
 }
 
-/// What a tick has so far, and what a reading adds.
+/// What the readings of a tick gave, until it is passed on.
 #[derive(Default)]
 pub(super) struct Values {
-    pub(super) values: Vec<GpuValue>,
+    pub(super) given: Vec<GpuValue>,
     pub(super) throttle_mask: Option<u64>,
+    /// Metrics of which a call told by itself that the device has them not.
+    pub(super) lacking: Vec<&'static Desc>,
 }
 
 impl Values {
-    fn put(&mut self, metric: &'static Desc, value: f64) {
+    pub(super) fn put(&mut self, metric: &'static Desc, value: f64) {
         self.put_with(metric, &[], value);
     }
 
-    fn put_with(&mut self, metric: &'static Desc, labels: Labels, value: f64) {
-        self.values.push(GpuValue { metric, labels, value });
+    pub(super) fn put_with(&mut self, metric: &'static Desc, labels: Labels, value: f64) {
+        self.given.push(GpuValue { metric, labels, value });
+    }
+
+    pub(super) fn lacks(&mut self, metric: &'static Desc) {
+        self.lacking.push(metric);
     }
 }
 
-/// One call to the driver.
-pub(super) struct Reading {
-    pub(super) call: &'static str,
-    /// The metric it is for; the first one where it feeds several.
-    pub(super) metric: &'static Desc,
-    pub(super) read: fn(&Asked<'_>, &mut Values) -> Result<(), Trouble>,
+/// Numbers that are asked by their id, all in one call a tick.
+struct Fields {
+    fields: Vec<FieldValue>,
+    /// How this tick's call went; `None` before it.
+    outcome: Option<Result<(), Code>>,
 }
 
+const MEMORY_TEMPERATURE: u32 = 82;
+const RECOVERY_ACTION: u32 = 230;
+/// The first driver that has the recovery action.
+const RECOVERY_ACTION_SINCE: (u32, u32) = (570, 0);
+
+impl<'a> Device<'a> {
+    pub(super) fn new(
+        library: &'a Library,
+        handle: Handle,
+        device: &GpuDevice,
+        driver: Option<(u32, u32)>,
+    ) -> Self {
+        let has_recovery_action = driver.is_some_and(|version| version >= RECOVERY_ACTION_SINCE);
+        let fields = throttle::times(driver)
+            .map(|(field, _)| (field, 0))
+            .chain([(MEMORY_TEMPERATURE, 0)])
+            .chain(has_recovery_action.then_some((RECOVERY_ACTION, 0)))
+            .chain(nvlink::fields())
+            .map(|(field, scope)| FieldValue::new(field, scope))
+            .collect();
+        Self {
+            library,
+            handle,
+            capability: device.compute_capability,
+            profiling: Profiling::default(),
+            links: Links::default(),
+            values: Values::default(),
+            has_pcie_rates: false,
+            has_memory_v2: device.memory == GpuMemoryAccount::Allocated,
+            driver,
+            fields: Fields { fields, outcome: None },
+            power_watts: None,
+            is_by_heart: false,
+            fixed: [None; 3],
+        }
+    }
+
+    /// Forgets what was of the last tick.
+    pub(super) fn begin(&mut self) {
+        self.fields.outcome = None;
+        self.power_watts = None;
+        self.has_pcie_rates = false;
+    }
+
+    /// The number of a field; the first question of a tick asks for all of them. One that this device, or
+    /// this driver, does not have is not asked again.
+    pub(super) fn field(&mut self, field: u32, scope: u32) -> Result<u64, Code> {
+        let Fields { fields, outcome } = &mut self.fields;
+        let Some(at) = fields.iter().position(|known| known.is(field, scope)) else {
+            return Err(Code::NOT_SUPPORTED);
+        };
+        let (library, handle) = (self.library, self.handle);
+        (*outcome.get_or_insert_with(|| library.fields(handle, fields)))?;
+        match fields[at].count() {
+            // A driver that is older than the field calls its number an invalid argument.
+            Err(code) if code.is_unsupported() || code == Code::INVALID_ARGUMENT => {
+                fields.remove(at);
+                Err(Code::NOT_SUPPORTED)
+            }
+            answer => answer,
+        }
+    }
+
+    /// What never changes: asked until it is told.
+    fn fixed(
+        &mut self,
+        which: usize,
+        ask: impl FnOnce(&Library, Handle) -> Result<u32, Code>,
+    ) -> Result<f64, Trouble> {
+        match self.fixed[which] {
+            Some(known) => {
+                self.is_by_heart = true;
+                Ok(known)
+            }
+            None => Ok(*self.fixed[which].insert(sensible(ask(self.library, self.handle)?)?)),
+        }
+    }
+}
+
+/// One question to the driver.
+pub(super) struct Reading {
+    pub(super) call: &'static str,
+    /// The metrics that it feeds; failures name the first one.
+    pub(super) metrics: &'static [&'static Desc],
+    pub(super) read: fn(&mut Device<'_>) -> Result<(), Trouble>,
+}
+
+impl Reading {
+    /// The metric that failures name; the mask, which feeds none, is a view of the time held back.
+    pub(super) fn metric(&self) -> &'static Desc {
+        self.metrics.first().copied().unwrap_or(&GPU_THROTTLED)
+    }
+}
+
+const fn reading(
+    call: &'static str,
+    metrics: &'static [&'static Desc],
+    read: fn(&mut Device<'_>) -> Result<(), Trouble>,
+) -> Reading {
+    Reading { call, metrics, read }
+}
+
+const MEMORY: &[&Desc] =
+    &[&GPU_MEMORY_USED, &GPU_MEMORY_UTILIZATION, &GPU_MEMORY_FREE, &GPU_MEMORY_RESERVED, &GPU_MEMORY_TOTAL];
+const ROWS: &[&Desc] = &[&GPU_ROW_REMAPS, &GPU_ROW_REMAP_PENDING, &GPU_ROW_REMAP_FAILED];
+const FIELDS: &str = "nvmlDeviceGetFieldValues";
+const CLOCK: &str = "nvmlDeviceGetClockInfo";
+const ECC: &str = "nvmlDeviceGetTotalEccErrors";
+
 /// Everything that is asked in a tick, in this order. The PCIe throughput comes last: the driver
-/// measures for 20 ms while it is asked.
+/// measures for 20 ms while it is asked, and profiling may have told it before.
 pub(super) const READINGS: &[Reading] = &[
-    Reading { call: "nvmlDeviceGetUtilizationRates", metric: &GPU_UTILIZATION, read: utilization },
-    Reading { call: "nvmlDeviceGetMemoryInfo", metric: &GPU_MEMORY_USED, read: memory },
-    Reading { call: "nvmlDeviceGetTemperature", metric: &GPU_TEMPERATURE, read: temperature },
-    Reading { call: "nvmlDeviceGetPowerUsage", metric: &GPU_POWER, read: power },
-    Reading { call: "nvmlDeviceGetClockInfo", metric: &GPU_SM_CLOCK, read: sm_clock },
-    Reading { call: "nvmlDeviceGetClockInfo", metric: &GPU_GRAPHICS_CLOCK, read: graphics_clock },
-    Reading { call: "nvmlDeviceGetClockInfo", metric: &GPU_MEMORY_CLOCK, read: memory_clock },
-    Reading { call: "nvmlDeviceGetEnforcedPowerLimit", metric: &GPU_POWER_LIMIT, read: power_limit },
-    Reading { call: "nvmlDeviceGetTotalEnergyConsumption", metric: &GPU_ENERGY, read: energy },
-    Reading { call: "nvmlDeviceGetFieldValues", metric: &GPU_THROTTLED, read: throttled },
-    Reading { call: "nvmlDeviceGetCurrentClocksEventReasons", metric: &GPU_THROTTLED, read: throttle_mask },
-    Reading { call: "nvmlDeviceGetTotalEccErrors", metric: &GPU_ECC_ERRORS, read: ecc::<0, 0> },
-    Reading { call: "nvmlDeviceGetTotalEccErrors", metric: &GPU_ECC_ERRORS, read: ecc::<1, 0> },
-    Reading { call: "nvmlDeviceGetTotalEccErrors", metric: &GPU_ECC_ERRORS, read: ecc::<0, 1> },
-    Reading { call: "nvmlDeviceGetTotalEccErrors", metric: &GPU_ECC_ERRORS, read: ecc::<1, 1> },
-    Reading { call: "nvmlDeviceGetRemappedRows", metric: &GPU_ROW_REMAPS, read: remapped_rows },
-    Reading {
-        call: "nvmlDeviceGetCurrPcieLinkGeneration",
-        metric: &GPU_PCIE_GENERATION,
-        read: pcie_generation,
-    },
-    Reading { call: "nvmlDeviceGetCurrPcieLinkWidth", metric: &GPU_PCIE_WIDTH, read: pcie_width },
-    Reading { call: "nvmlDeviceGetPcieReplayCounter", metric: &GPU_PCIE_REPLAYS, read: pcie_replays },
-    Reading { call: "nvmlDeviceGetPcieThroughput", metric: &GPU_PCIE_TRANSMIT, read: pcie_transmit },
-    Reading { call: "nvmlDeviceGetPcieThroughput", metric: &GPU_PCIE_RECEIVE, read: pcie_receive },
+    reading("nvmlDeviceGetUtilizationRates", &[&GPU_UTILIZATION], utilization),
+    reading("nvmlDeviceGetMemoryInfo", MEMORY, memory),
+    reading("nvmlDeviceGetTemperature", &[&GPU_TEMPERATURE], temperature),
+    reading("nvmlDeviceGetPowerUsage", &[&GPU_POWER], power),
+    reading(CLOCK, &[&GPU_SM_CLOCK], sm_clock),
+    reading("nvmlDeviceGetMaxClockInfo", &[&GPU_SM_CLOCK_MAX], sm_clock_max),
+    reading(CLOCK, &[&GPU_GRAPHICS_CLOCK], graphics_clock),
+    reading(CLOCK, &[&GPU_MEMORY_CLOCK], memory_clock),
+    reading("nvmlDeviceGetEnforcedPowerLimit", &[&GPU_POWER_LIMIT, &GPU_POWER_LIMIT_RATIO], power_limit),
+    reading("nvmlDeviceGetTotalEnergyConsumption", &[&GPU_ENERGY], energy),
+    reading(FIELDS, &[&GPU_THROTTLED], throttled),
+    reading(FIELDS, &[&GPU_MEMORY_TEMPERATURE], memory_temperature),
+    reading(FIELDS, &[&GPU_RECOVERY_ACTION], recovery_action),
+    reading("nvmlDeviceGetMarginTemperature", &[&GPU_TEMPERATURE_MARGIN], margin),
+    reading("nvmlDeviceGetCurrentClocksEventReasons", &[], throttle_mask),
+    reading(ECC, &[&GPU_ECC_ERRORS], ecc::<0, 0>),
+    reading(ECC, &[&GPU_ECC_ERRORS], ecc::<1, 0>),
+    reading(ECC, &[&GPU_ECC_ERRORS], ecc::<0, 1>),
+    reading(ECC, &[&GPU_ECC_ERRORS], ecc::<1, 1>),
+    reading("nvmlDeviceGetRemappedRows", ROWS, remapped_rows),
+    reading("nvmlDeviceGetNvLinkState", &[&GPU_NVLINK_ACTIVE, &GPU_NVLINK_ERRORS], nvlink::links),
+    reading(FIELDS, &[&GPU_NVLINK_BYTES], nvlink::bytes),
+    reading("nvmlGpmMetricsGet", profile::RATIOS, profile::profile),
+    reading("nvmlDeviceGetCurrPcieLinkGeneration", &[&GPU_PCIE_GENERATION], pcie_generation),
+    reading("nvmlDeviceGetCurrPcieLinkWidth", &[&GPU_PCIE_WIDTH], pcie_width),
+    reading("nvmlDeviceGetMaxPcieLinkGeneration", &[&GPU_PCIE_GENERATION_MAX], pcie_generation_max),
+    reading("nvmlDeviceGetMaxPcieLinkWidth", &[&GPU_PCIE_WIDTH_MAX], pcie_width_max),
+    reading("nvmlDeviceGetPcieReplayCounter", &[&GPU_PCIE_REPLAYS], pcie_replays),
+    reading("nvmlDeviceGetPcieThroughput", &[&GPU_PCIE_TRANSMIT], pcie_transmit),
+    reading("nvmlDeviceGetPcieThroughput", &[&GPU_PCIE_RECEIVE], pcie_receive),
 ];
 
 /// A number that the driver can mean: all ones is how drivers write "I do not know".
@@ -107,151 +275,205 @@ fn sensible(number: u32) -> Result<f64, Trouble> {
     if number == u32::MAX { Err(senseless(number)) } else { Ok(f64::from(number)) }
 }
 
-fn sensible_wide(number: u64) -> Result<f64, Trouble> {
+pub(super) fn sensible_wide(number: u64) -> Result<f64, Trouble> {
     if number == u64::MAX { Err(senseless(number)) } else { Ok(number as f64) }
 }
 
-fn senseless(found: impl std::fmt::Display) -> Trouble {
+pub(super) fn senseless(found: impl std::fmt::Display) -> Trouble {
     Trouble::Senseless(format!("found {found}, which is no measurement"))
 }
 
-fn utilization(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
-    let percent = asked.library.utilization(asked.handle)?.gpu;
+fn utilization(device: &mut Device<'_>) -> Result<(), Trouble> {
+    let percent = device.library.utilization(device.handle)?.gpu;
     if percent > 100 {
         return Err(senseless(percent));
     }
-    out.put(&GPU_UTILIZATION, f64::from(percent));
+    device.values.put(&GPU_UTILIZATION, f64::from(percent));
     Ok(())
 }
 
-fn memory(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
-    let (total, used, free, reserved) = if asked.has_memory_v2 {
-        let memory = asked.library.memory_v2(asked.handle)?;
+fn memory(device: &mut Device<'_>) -> Result<(), Trouble> {
+    let (total, used, free, reserved) = if device.has_memory_v2 {
+        let memory = device.library.memory_v2(device.handle)?;
         (memory.total, memory.used, memory.free, Some(memory.reserved))
     } else {
-        let memory = asked.library.memory(asked.handle)?;
+        let memory = device.library.memory(device.handle)?;
         (memory.total, memory.used, memory.free, None)
     };
     if used > total || free > total {
         return Err(Trouble::Senseless(format!("found {used} B used and {free} B free of {total} B")));
     }
-    out.put(&GPU_MEMORY_USED, used as f64);
+    device.values.put(&GPU_MEMORY_USED, used as f64);
     if total > 0 {
-        out.put(&GPU_MEMORY_UTILIZATION, used as f64 / total as f64 * 100.0);
+        device.values.put(&GPU_MEMORY_UTILIZATION, used as f64 / total as f64 * 100.0);
     }
-    out.put(&GPU_MEMORY_FREE, free as f64);
-    out.put(&GPU_MEMORY_TOTAL, total as f64);
+    device.values.put(&GPU_MEMORY_FREE, free as f64);
+    device.values.put(&GPU_MEMORY_TOTAL, total as f64);
     if let Some(reserved) = reserved {
-        out.put(&GPU_MEMORY_RESERVED, reserved as f64);
+        device.values.put(&GPU_MEMORY_RESERVED, reserved as f64);
     }
     Ok(())
 }
 
-fn temperature(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
-    out.put(&GPU_TEMPERATURE, sensible(asked.library.temperature(asked.handle)?)?);
+fn temperature(device: &mut Device<'_>) -> Result<(), Trouble> {
+    let degrees = device.library.temperature(device.handle)?;
+    device.values.put(&GPU_TEMPERATURE, celsius(degrees)?);
     Ok(())
 }
 
-fn power(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
-    out.put(&GPU_POWER, sensible(asked.library.power_mw(asked.handle)?)? / 1000.0);
+fn memory_temperature(device: &mut Device<'_>) -> Result<(), Trouble> {
+    let degrees = device.field(MEMORY_TEMPERATURE, 0)?;
+    device.values.put(&GPU_MEMORY_TEMPERATURE, celsius(i64::try_from(degrees).unwrap_or(i64::MAX))?);
     Ok(())
 }
 
-fn power_limit(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
-    let limit = sensible(asked.library.power_limit_mw(asked.handle)?)? / 1000.0;
-    out.put(&GPU_POWER_LIMIT, limit);
-    let power = out.values.iter().find(|value| value.metric.name == GPU_POWER.name).map(|power| power.value);
-    if let Some(power) = power.filter(|_| limit > 0.0) {
-        out.put(&GPU_POWER_LIMIT_RATIO, power / limit);
+/// A temperature that silicon can have.
+fn celsius(degrees: i64) -> Result<f64, Trouble> {
+    if (0..=250).contains(&degrees) { Ok(degrees as f64) } else { Err(senseless(degrees)) }
+}
+
+fn margin(device: &mut Device<'_>) -> Result<(), Trouble> {
+    let degrees = device.library.margin(device.handle)?;
+    if !(-250..=250).contains(&degrees) {
+        return Err(senseless(degrees));
+    }
+    device.values.put(&GPU_TEMPERATURE_MARGIN, f64::from(degrees));
+    Ok(())
+}
+
+fn recovery_action(device: &mut Device<'_>) -> Result<(), Trouble> {
+    let action = device.field(RECOVERY_ACTION, 0)?;
+    if action > u64::from(u8::MAX) {
+        return Err(senseless(action));
+    }
+    device.values.put(&GPU_RECOVERY_ACTION, action as f64);
+    Ok(())
+}
+
+fn power(device: &mut Device<'_>) -> Result<(), Trouble> {
+    let watts = sensible(device.library.power_mw(device.handle)?)? / 1000.0;
+    device.power_watts = Some(watts);
+    device.values.put(&GPU_POWER, watts);
+    Ok(())
+}
+
+fn power_limit(device: &mut Device<'_>) -> Result<(), Trouble> {
+    let limit = sensible(device.library.power_limit_mw(device.handle)?)? / 1000.0;
+    device.values.put(&GPU_POWER_LIMIT, limit);
+    if let Some(power) = device.power_watts.filter(|_| limit > 0.0) {
+        device.values.put(&GPU_POWER_LIMIT_RATIO, power / limit);
     }
     Ok(())
 }
 
-fn energy(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
-    out.put(&GPU_ENERGY, sensible_wide(asked.library.energy_mj(asked.handle)?)? / 1000.0);
+fn energy(device: &mut Device<'_>) -> Result<(), Trouble> {
+    device.values.put(&GPU_ENERGY, sensible_wide(device.library.energy_mj(device.handle)?)? / 1000.0);
     Ok(())
 }
 
-fn sm_clock(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
-    out.put(&GPU_SM_CLOCK, sensible(asked.library.clock_mhz(asked.handle, 1)?)?);
+fn sm_clock_max(device: &mut Device<'_>) -> Result<(), Trouble> {
+    let clock = device.fixed(0, |library, handle| library.clock_max_mhz(handle, 1))?;
+    device.values.put(&GPU_SM_CLOCK_MAX, clock);
     Ok(())
 }
 
-fn graphics_clock(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
-    out.put(&GPU_GRAPHICS_CLOCK, sensible(asked.library.clock_mhz(asked.handle, 0)?)?);
+fn sm_clock(device: &mut Device<'_>) -> Result<(), Trouble> {
+    device.values.put(&GPU_SM_CLOCK, sensible(device.library.clock_mhz(device.handle, 1)?)?);
     Ok(())
 }
 
-fn memory_clock(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
-    out.put(&GPU_MEMORY_CLOCK, sensible(asked.library.clock_mhz(asked.handle, 2)?)?);
+fn graphics_clock(device: &mut Device<'_>) -> Result<(), Trouble> {
+    device.values.put(&GPU_GRAPHICS_CLOCK, sensible(device.library.clock_mhz(device.handle, 0)?)?);
+    Ok(())
+}
+
+fn memory_clock(device: &mut Device<'_>) -> Result<(), Trouble> {
+    device.values.put(&GPU_MEMORY_CLOCK, sensible(device.library.clock_mhz(device.handle, 2)?)?);
     Ok(())
 }
 
 /// Each field that answers; the first refusal when none does.
-fn throttled(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
-    let times = asked.library.fields(asked.handle, TIMES.map(|(field, _)| field))?;
+fn throttled(device: &mut Device<'_>) -> Result<(), Trouble> {
     let mut refused = None;
-    let before = out.values.len();
-    for ((_, labels), time) in TIMES.iter().zip(times) {
-        match time {
+    let before = device.values.given.len();
+    for (field, labels) in throttle::times(device.driver) {
+        match device.field(field, 0) {
             Ok(u64::MAX) => {}
-            Ok(ns) => out.put_with(&GPU_THROTTLED, labels, ns as f64 / 1e9),
+            Ok(ns) => device.values.put_with(&GPU_THROTTLED, labels, ns as f64 / 1e9),
             Err(code) => refused = refused.or(Some(code)),
         }
     }
     match refused {
-        Some(code) if out.values.len() == before => Err(code.into()),
+        Some(code) if device.values.given.len() == before => Err(code.into()),
         _ => Ok(()),
     }
 }
 
-fn throttle_mask(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
-    out.throttle_mask = Some(asked.library.throttle_mask(asked.handle)?);
+fn throttle_mask(device: &mut Device<'_>) -> Result<(), Trouble> {
+    device.values.throttle_mask = Some(device.library.throttle_mask(device.handle)?);
     Ok(())
 }
 
-fn ecc<const KIND: u32, const SCOPE: u32>(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
+fn ecc<const KIND: u32, const SCOPE: u32>(device: &mut Device<'_>) -> Result<(), Trouble> {
     let labels: Labels = match (KIND, SCOPE) {
         (0, 0) => &[("kind", "corrected"), ("scope", "volatile")],
         (0, _) => &[("kind", "corrected"), ("scope", "aggregate")],
         (_, 0) => &[("kind", "uncorrected"), ("scope", "volatile")],
         _ => &[("kind", "uncorrected"), ("scope", "aggregate")],
     };
-    let errors = sensible_wide(asked.library.ecc_errors(asked.handle, KIND, SCOPE)?)?;
-    out.put_with(&GPU_ECC_ERRORS, labels, errors);
+    let errors = sensible_wide(device.library.ecc_errors(device.handle, KIND, SCOPE)?)?;
+    device.values.put_with(&GPU_ECC_ERRORS, labels, errors);
     Ok(())
 }
 
-fn remapped_rows(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
-    let rows = asked.library.remapped_rows(asked.handle)?;
-    out.put_with(&GPU_ROW_REMAPS, &[("kind", "corrected")], sensible(rows.corrected)?);
-    out.put_with(&GPU_ROW_REMAPS, &[("kind", "uncorrected")], sensible(rows.uncorrected)?);
-    out.put(&GPU_ROW_REMAP_PENDING, f64::from(u8::from(rows.pending != 0)));
-    out.put(&GPU_ROW_REMAP_FAILED, f64::from(u8::from(rows.failed != 0)));
+fn remapped_rows(device: &mut Device<'_>) -> Result<(), Trouble> {
+    let rows = device.library.remapped_rows(device.handle)?;
+    device.values.put_with(&GPU_ROW_REMAPS, &[("kind", "corrected")], sensible(rows.corrected)?);
+    device.values.put_with(&GPU_ROW_REMAPS, &[("kind", "uncorrected")], sensible(rows.uncorrected)?);
+    device.values.put(&GPU_ROW_REMAP_PENDING, f64::from(u8::from(rows.pending != 0)));
+    device.values.put(&GPU_ROW_REMAP_FAILED, f64::from(u8::from(rows.failed != 0)));
     Ok(())
 }
 
-fn pcie_generation(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
-    out.put(&GPU_PCIE_GENERATION, sensible(asked.library.pcie_generation(asked.handle)?)?);
+fn pcie_generation(device: &mut Device<'_>) -> Result<(), Trouble> {
+    device.values.put(&GPU_PCIE_GENERATION, sensible(device.library.pcie_generation(device.handle)?)?);
     Ok(())
 }
 
-fn pcie_width(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
-    out.put(&GPU_PCIE_WIDTH, sensible(asked.library.pcie_width(asked.handle)?)?);
+fn pcie_width(device: &mut Device<'_>) -> Result<(), Trouble> {
+    device.values.put(&GPU_PCIE_WIDTH, sensible(device.library.pcie_width(device.handle)?)?);
     Ok(())
 }
 
-fn pcie_replays(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
-    out.put(&GPU_PCIE_REPLAYS, sensible(asked.library.pcie_replays(asked.handle)?)?);
+fn pcie_generation_max(device: &mut Device<'_>) -> Result<(), Trouble> {
+    let generation = device.fixed(1, Library::pcie_generation_max)?;
+    device.values.put(&GPU_PCIE_GENERATION_MAX, generation);
     Ok(())
 }
 
-fn pcie_transmit(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
-    out.put(&GPU_PCIE_TRANSMIT, sensible(asked.library.pcie_throughput_kb(asked.handle, 0)?)? * 1000.0);
+fn pcie_width_max(device: &mut Device<'_>) -> Result<(), Trouble> {
+    let lanes = device.fixed(2, Library::pcie_width_max)?;
+    device.values.put(&GPU_PCIE_WIDTH_MAX, lanes);
     Ok(())
 }
 
-fn pcie_receive(asked: &Asked<'_>, out: &mut Values) -> Result<(), Trouble> {
-    out.put(&GPU_PCIE_RECEIVE, sensible(asked.library.pcie_throughput_kb(asked.handle, 1)?)? * 1000.0);
+fn pcie_replays(device: &mut Device<'_>) -> Result<(), Trouble> {
+    device.values.put(&GPU_PCIE_REPLAYS, sensible(device.library.pcie_replays(device.handle)?)?);
+    Ok(())
+}
+
+fn pcie_transmit(device: &mut Device<'_>) -> Result<(), Trouble> {
+    pcie_throughput(device, 0, &GPU_PCIE_TRANSMIT)
+}
+
+fn pcie_receive(device: &mut Device<'_>) -> Result<(), Trouble> {
+    pcie_throughput(device, 1, &GPU_PCIE_RECEIVE)
+}
+
+fn pcie_throughput(device: &mut Device<'_>, counter: u32, metric: &'static Desc) -> Result<(), Trouble> {
+    if !device.has_pcie_rates {
+        let kilobytes = sensible(device.library.pcie_throughput_kb(device.handle, counter)?)?;
+        device.values.put(metric, kilobytes * 1000.0);
+    }
     Ok(())
 }

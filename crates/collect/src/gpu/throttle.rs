@@ -1,10 +1,13 @@
 //! Why clocks are held back.
 
-/// The fields with time held back and our word for each reason.
-///
-/// The reasons that later drivers added have other numbers in NVML 12 than in 13, so they are left out:
-/// a number that means something else would pass for time.
-pub(crate) const TIMES: [(u32, Labels); 6] = [
+/// Label names and values beside `host` and `gpu`.
+pub(crate) type Labels = &'static [(&'static str, &'static str)];
+
+/// A field with time held back, in nanoseconds, and our word for the reason.
+pub(crate) type Time = (u32, Labels);
+
+/// The fields that every driver numbers alike.
+const TIMES: [Time; 6] = [
     (74, &[("reason", "sw_power")]),
     (75, &[("reason", "thermal")]),
     (76, &[("reason", "sync_boost")]),
@@ -13,8 +16,33 @@ pub(crate) const TIMES: [(u32, Labels); 6] = [
     (79, &[("reason", "reliability")]),
 ];
 
-/// Label names and values beside `host` and `gpu`.
-pub(crate) type Labels = &'static [(&'static str, &'static str)];
+const SW_THERMAL: Labels = &[("reason", "sw_thermal")];
+const HW_THERMAL: Labels = &[("reason", "hw_thermal")];
+const HW_POWER_BRAKE: Labels = &[("reason", "hw_power_brake")];
+
+/// The reasons that drivers tell since 575, as 575.51 to 580.65 number them.
+const FIRST: [Time; 3] = [(251, SW_THERMAL), (252, HW_THERMAL), (253, HW_POWER_BRAKE)];
+/// The same as 580.82 and newer drivers number them, which gave the old numbers back to other fields.
+const SECOND: [Time; 3] = [(269, SW_THERMAL), (270, HW_THERMAL), (271, HW_POWER_BRAKE)];
+
+/// The fields with time held back that a driver of this version has.
+///
+/// Asked by the wrong number a driver answers with something else, so a version whose numbers nobody has
+/// seen (before 575, between 580.65 and 580.82, none told) has the first six only.
+pub(crate) fn times(driver: Option<(u32, u32)>) -> impl Iterator<Item = Time> {
+    let later: &[Time] = match driver {
+        Some(version) if version >= (580, 82) => &SECOND,
+        Some(version) if ((575, 51)..=(580, 65)).contains(&version) => &FIRST,
+        _ => &[],
+    };
+    TIMES.iter().chain(later).copied()
+}
+
+/// Major and minor number of a driver's version, such as `580.82.07`.
+pub(crate) fn version(driver: &str) -> Option<(u32, u32)> {
+    let mut numbers = driver.split('.').map(|number| number.parse::<u32>().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
 
 const BITS: [(u64, &str); 9] = [
     (0x1, "idle"),

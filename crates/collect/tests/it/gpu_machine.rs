@@ -1,6 +1,10 @@
 //! A machine with GPUs that a scenario describes, behind the fake driver.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use collect::gpu::{GpuOptions, GpuSampler};
 
@@ -68,6 +72,23 @@ pub(crate) fn gpu_tick(sampler: &mut GpuSampler, gpus: &[u32]) -> GpuTick {
     tick
 }
 
+/// Samples these devices until a tick has what a test waits for; half a minute is too long.
+pub(crate) fn gpu_tick_with(
+    sampler: &mut GpuSampler,
+    gpus: &[u32],
+    condition: impl Fn(&GpuTick) -> bool,
+) -> GpuTick {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let tick = gpu_tick(sampler, gpus);
+        if condition(&tick) {
+            return tick;
+        }
+        assert!(Instant::now() < deadline, "nothing of the kind came: {tick:?}");
+        std::thread::yield_now();
+    }
+}
+
 /// A scenario of whole devices: an entry for each, as the lines below its `[[gpu]]`.
 pub(crate) fn gpus(devices: &[&str]) -> String {
     let entries = devices.iter().enumerate().map(|(index, lines)| {
@@ -76,12 +97,14 @@ pub(crate) fn gpus(devices: &[&str]) -> String {
             "[[gpu]]\nuuid = \"GPU-{index:08}\"\nname = \"Fake H100\"\nbus_id = \"00000000:{bus:02X}:00.0\"\n{lines}\n"
         )
     });
-    std::iter::once("driver_version = \"570.86.15\"\n".to_owned()).chain(entries).collect()
+    std::iter::once("driver_version = \"580.95.05\"\n".to_owned()).chain(entries).collect()
 }
 
-/// A device on which everything works.
+/// A device on which everything works: an H100 with 18 NVLinks, of which the last is down.
 pub(crate) const WHOLE: &str = "mig = false
 compute_capability = [9, 0]
+links = 18
+processes = [{ pid = 4711, memory = 21474836480 }, { pid = 4712 }, { pid = 99, memory = 1, draws = true }]
 [gpu.values]
 architecture = 9
 sm_max_mhz = 1980
@@ -91,6 +114,7 @@ memory_total = 85899345920
 memory_used = 21474836480
 memory_reserved = 629145600
 temperature = 61
+margin = 26
 power_mw = 350500
 limit_mw = 701000
 energy_mj = 123456789
@@ -98,8 +122,15 @@ graphics_mhz = 1980
 sm_mhz = 1965
 memory_mhz = 2619
 throttle_mask = 0x4
-throttled_ns_74 = 1500000000
-throttled_ns_75 = 0
+field_74 = 1500000000
+field_75 = 0
+field_82 = 73
+field_138 = 1000
+field_139 = 2000
+field_230 = 2
+field_269 = 250000000
+field_270 = 0
+field_271 = 3000000000
 ecc_corrected_volatile = 3
 ecc_uncorrected_volatile = 0
 ecc_corrected_aggregate = 17
@@ -107,8 +138,20 @@ ecc_uncorrected_aggregate = 1
 rows_corrected = 2
 rows_uncorrected = 1
 rows_pending = 1
+nvlink_state_17 = 0
+nvlink_errors_3_0 = 5
+nvlink_errors_16_3 = 1
+gpm_2 = 81250
+gpm_3 = 40000
+gpm_5 = 100400
+gpm_10 = 0
+gpm_11 = 1000
+gpm_12 = 2000
+gpm_13 = 3000
 pcie_generation = 5
 pcie_width = 16
+pcie_generation_max = 5
+pcie_width_max = 16
 pcie_replays = 4
 pcie_transmit_kb = 1000
 pcie_receive_kb = 2500
