@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "the lint's exemption covers test functions, not their helpers")]
 
+#[cfg(tg_linux)]
+mod claims;
 mod crash;
 mod delivery;
 mod fork;
