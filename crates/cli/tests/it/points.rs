@@ -233,6 +233,38 @@ fn more_series_than_an_answer_holds_are_refused_or_cut_with_a_warning() {
 }
 
 #[test]
+fn many_series_are_read_in_parts_and_only_in_the_columns_asked_for() {
+    for (_cluster, server) in both() {
+        let ranked = |rank: i64| {
+            let samples: Vec<model::Sample> = (0..100)
+                .map(|at| model::Sample { time_ns: T0 + at, value: (rank * 100 + at) as f64, step: Some(at) })
+                .collect();
+            wire::push::Series::new("loss", &[("rank".into(), rank.to_string())], "", &samples)
+        };
+        assert_eq!(server.push(&request("r", 1, 1, (0..30).map(ranked).collect())).0, 200);
+        let body = json!({"axis": "step", "buckets": 10, "columns": ["max", "count"], "smooth": {"kind": "window", "size": 1},
+            "queries": [{"run_id": id("r"), "metric": "loss", "skip": 20, "limit": 7}]});
+        let (head, columns) = sheet(&server.post_json("/api/tg/v1/points", &body));
+        let ranks: Vec<&str> = head["series"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|s| s["labels"]["rank"].as_str().unwrap())
+            .collect();
+        assert_eq!(ranks, ["20", "21", "22", "23", "24", "25", "26"]);
+        assert_eq!((&head["series"][0]["total"], columns.len()), (&json!(30), 10 + 7 * 3 * 10));
+        assert_eq!(head["series"][0]["columns"], json!(["max", "count", "smooth"]));
+        assert_eq!(column(&head, &columns, 6, "max")[9], 2_699.0);
+        assert_eq!(column(&head, &columns, 6, "smooth")[9], 2_699.0);
+        assert_eq!(column(&head, &columns, 3, "count"), [10.0; 10]);
+        for wrong in [json!(["mean"]), json!([])] {
+            let body = json!({"axis": "step", "columns": wrong, "queries": []});
+            assert_eq!(server.post_json("/api/tg/v1/points", &body).status, 400, "{wrong}");
+        }
+    }
+}
+
+#[test]
 fn times_steps_and_values_at_the_edge_of_their_range_are_drawn() {
     for (_cluster, server) in both() {
         let edge = 1i64 << 61;

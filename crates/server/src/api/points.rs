@@ -247,6 +247,9 @@ pub(crate) struct ManyBody {
     /// Adds a column `smooth`, computed on raw points of the whole series.
     #[serde(default)]
     smooth: Option<SmoothBody>,
+    /// Which of `last`, `min`, `max`, `first` and `count` to send; all of them unless given.
+    #[serde(default)]
+    columns: Option<Vec<String>>,
     queries: Vec<QueryBody>,
     /// `binary` (default) or `json`.
     #[serde(default)]
@@ -281,6 +284,9 @@ pub(crate) struct QueryBody {
     /// Labels that must be exactly so.
     #[serde(default)]
     labels: BTreeMap<String, String>,
+    /// Series left out at the front, so that many can be read in parts.
+    #[serde(default)]
+    skip: usize,
     /// Most series, 50 unless given.
     #[serde(default)]
     limit: Option<usize>,
@@ -426,10 +432,28 @@ struct Chosen {
 struct Sheet {
     head: ManyHead,
     columns: Vec<f64>,
+    /// Places in [`COLUMNS`] of those sent.
+    sent: Vec<usize>,
 }
 
-/// Columns of every series, without `smooth`.
+/// Columns of a series, without `smooth`.
 const COLUMNS: [&str; 5] = ["last", "min", "max", "first", "count"];
+
+/// Places in [`COLUMNS`] of those that are wanted, in the order asked for.
+fn columns(body: &ManyBody) -> Result<Vec<usize>, ApiError> {
+    let Some(names) = &body.columns else { return Ok((0..COLUMNS.len()).collect()) };
+    let mut places = Vec::new();
+    for name in names {
+        let Some(place) = COLUMNS.iter().position(|column| column == name) else {
+            let message = format!("`columns` has `{}`", super::shown(name));
+            return Err(ApiError::bad(message).hint(format!("use {}", COLUMNS.join(", "))));
+        };
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    if places.is_empty() { Err(ApiError::bad("`columns` is empty")) } else { Ok(places) }
+}
 
 impl Sheet {
     fn gather(
@@ -463,7 +487,7 @@ impl Sheet {
             points_read: 0,
             warnings,
         };
-        let mut sheet = Self { head, columns: x };
+        let mut sheet = Self { head, columns: x, sent: columns(body)? };
         for (at, one) in chosen.iter().enumerate() {
             let buckets = match &raw {
                 Some(raw) => placed(&grid, by_key(&raw[at])),
@@ -498,7 +522,7 @@ impl Sheet {
         smooth: Option<&BTreeMap<u32, BTreeMap<usize, f64>>>,
     ) {
         let axis = one.reading.lens.axis;
-        let width = COLUMNS.len() + usize::from(smooth.is_some());
+        let width = self.sent.len() + usize::from(smooth.is_some());
         let labels = shown_labels(&one.reading.series.labels);
         for (attempt, cells) in buckets.iter().skip(buckets.len().saturating_sub(ATTEMPTS_MAX)) {
             let rows = grid.len();
@@ -511,13 +535,17 @@ impl Sheet {
             let start = self.columns.len();
             self.columns.resize(start + rows * width, f64::NAN);
             let columns = &mut self.columns[start..];
-            columns[4 * rows..5 * rows].fill(0.0);
+            for (column, place) in self.sent.iter().enumerate() {
+                if COLUMNS[*place] == "count" {
+                    columns[column * rows..(column + 1) * rows].fill(0.0);
+                }
+            }
             let mut non_finite = Vec::new();
             for (at, bucket) in cells {
                 let values =
                     [bucket.last_finite, bucket.min, bucket.max, bucket.first_finite, bucket.count as f64];
-                for (column, value) in values.into_iter().enumerate() {
-                    columns[column * rows + at] = value;
+                for (column, place) in self.sent.iter().enumerate() {
+                    columns[column * rows + at] = values[*place];
                 }
                 self.head.points_read += bucket.count;
                 let x = axis.x(bucket.key);
@@ -526,9 +554,10 @@ impl Sheet {
                 non_finite.extend(found.map(|(kind, count)| NonFinite { x, kind, count }));
             }
             for (at, value) in smooth.and_then(|smooth| smooth.get(attempt)).into_iter().flatten() {
-                columns[5 * rows + at] = *value;
+                columns[self.sent.len() * rows + at] = *value;
             }
-            let names = COLUMNS.into_iter().chain(smooth.is_some().then_some("smooth"));
+            let names =
+                self.sent.iter().map(|place| COLUMNS[*place]).chain(smooth.is_some().then_some("smooth"));
             self.head.series.push(SeriesHead {
                 query: one.query,
                 run_id: one.run_id.clone(),
@@ -597,7 +626,7 @@ fn choose(
     range: (i64, i64),
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Chosen>, ApiError> {
-    let width = COLUMNS.len() + usize::from(body.smooth.is_some());
+    let width = columns(body)?.len() + usize::from(body.smooth.is_some());
     let most = (VALUES_MAX / (body.buckets as usize * width)).clamp(1, SERIES_MAX);
     let mut chosen = Vec::new();
     // Queries of one run are often many: its series are listed once.
@@ -612,7 +641,7 @@ fn choose(
         let labels = query.labels.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
         let found = Pick { metric: query.metric.clone(), labels }.of(all);
         let total = found.len();
-        for series in found.into_iter().take(query.limit.unwrap_or(SERIES_LIMIT)) {
+        for series in found.into_iter().skip(query.skip).take(query.limit.unwrap_or(SERIES_LIMIT)) {
             if chosen.len() >= most {
                 warnings.push(FULL.to_owned());
                 return Ok(chosen);
