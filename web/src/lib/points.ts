@@ -12,6 +12,8 @@ export interface Query {
   run_id: string;
   metric: string;
   labels?: Record<string, string>;
+  /** Series left out at the front. */
+  skip?: number;
   limit?: number;
 }
 
@@ -22,6 +24,8 @@ export interface PointsQuestion {
   to: number | null;
   buckets: number;
   smooth: Smooth | null;
+  /** What to send of each bucket; all of it unless given. */
+  columns?: ('last' | 'min' | 'max' | 'first' | 'count')[];
   queries: Query[];
 }
 
@@ -32,7 +36,7 @@ export interface NonFinite {
   count: number;
 }
 
-/** One series of the answer; columns are as long as the grid, NaN where a bucket has no finite point. */
+/** One series of the answer; columns are as long as the grid, NaN where a bucket has no finite point. What was not asked for is made of what was. */
 export interface Columns {
   query: number;
   runId: string;
@@ -116,8 +120,8 @@ export function decodePoints(bytes: ArrayBuffer): PointsAnswer {
       const at = s.columns.indexOf(name);
       return at < 0 ? null : column(s.offset + at * grid * 8);
     };
-    const last = named('last');
-    if (!last) throw new DecodeError(`series ${s.display} has no column \`last\``);
+    const last = named('last') ?? named('max') ?? named('min');
+    if (!last) throw new DecodeError(`series ${s.display} has no column of values`);
     return {
       query: s.query,
       runId: s.run_id,

@@ -8,6 +8,7 @@ import { isFact } from '../lib/missing';
 import { formatCount } from '../lib/number';
 import { visible } from '../lib/text';
 import { formatFull, formatSpan } from '../lib/time';
+import { CapturePanel } from '../missing/capture_panel';
 
 const ROWS_MAX = 1000;
 
@@ -153,6 +154,7 @@ export function OverviewTab({ board }: { board: Board }) {
         </table>
       </section>
       <Attributes attributes={detail.attributes} />
+      <CapturePanel capture={board.missing.value?.capture ?? []} />
       <section class="panel">
         <h2>
           Attempts <span class="quiet">{formatCount(detail.attempts_list.length)}</span>

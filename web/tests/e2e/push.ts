@@ -21,6 +21,9 @@ export interface Push {
   job?: string;
   restarts?: number;
   host?: string;
+  pid?: number;
+  rank?: number;
+  world?: number;
   series?: { name: string; labels?: Record<string, string>; points: Point[] }[];
   attributes?: Record<string, string>;
   tags?: string[];
@@ -103,7 +106,9 @@ export class Writer {
       number(2, what.event ?? 2),
       text(3, what.reason),
       text(4, what.host ?? 'host-1'),
-      number(5, 4242),
+      number(5, what.pid ?? 4242),
+      ...(what.rank === undefined ? [] : [number(6, what.rank)]),
+      ...(what.world === undefined ? [] : [number(7, what.world)]),
       text(8, what.job),
       number(9, what.restarts ?? 0),
     ]);
