@@ -70,10 +70,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
     config.reread = Reread::new(move || resolve(again.as_deref()).map_err(|error| error.to_string()));
     start_log(&config);
     let data_dir = config.data_dir.clone();
-    let (otlp_grpc, otlp_http) = (config.otlp_grpc_listen, config.otlp_http_listen);
+    let otlp_http = config.otlp_http_listen;
     let running =
         server::start(config).map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
-    tracing::info!(%otlp_grpc, %otlp_http, "this version does not open the OTLP doors yet");
+    tracing::info!(%otlp_http, "this version does not open the door of OTLP over HTTP yet");
     running.wait(|running| greet(running, &data_dir));
     Ok(ExitCode::SUCCESS)
 }
@@ -107,6 +107,9 @@ fn greet(running: &Running, data_dir: &Path) {
         format!("truegauge {} serves {url}", crate::args::version()),
         format!("data in {}", data_dir.display()),
     ];
+    if let Some(address) = running.grpc_addr {
+        lines.push(format!("gRPC on {address}, for clients of metrana"));
+    }
     if let Some(link) = running.login_url() {
         lines.push(format!("log a browser in, once, within ten minutes: {link}"));
     }

@@ -228,6 +228,11 @@ impl RunRecord {
         let was_replaced = self.is_replaced(at);
         let session = &mut self.sessions[at];
         session.heartbeat_ns = session.heartbeat_ns.max(event.time_ns);
+        // Some learn only later where they run.
+        if session.facts.host.is_empty() {
+            session.facts.host.clone_from(&event.facts.host);
+            session.facts.pid = session.facts.pid.max(event.facts.pid);
+        }
         if let Some(end) = event.end {
             session.ended_ns = Some(event.time_ns);
             session.end = Some(end);

@@ -53,7 +53,7 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Where UI, API and push listen.
     pub listen: SocketAddr,
-    /// Where OTLP over gRPC will listen.
+    /// Where gRPC listens: clients of metrana, OTLP later.
     pub otlp_grpc_listen: SocketAddr,
     /// Where OTLP over HTTP will listen.
     pub otlp_http_listen: SocketAddr,
@@ -279,7 +279,7 @@ const SETTINGS: [Field; 25] = [
         "otlp-grpc-listen",
         Shape::Address,
         "127.0.0.1:4317",
-        "Address of OTLP over gRPC (accepted; this version does not open it yet)",
+        "Address of gRPC: clients of metrana, OTLP later; opened when it is free",
         |c, v| {
             c.otlp_grpc_listen = address(one(v)?)?;
             Ok(())

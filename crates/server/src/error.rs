@@ -119,6 +119,11 @@ impl ApiError {
         &self.message
     }
 
+    /// What went wrong and what to do next, where there is one place for both.
+    pub(crate) fn words(&self) -> String {
+        if self.hint.is_empty() { self.message.clone() } else { format!("{}: {}", self.message, self.hint) }
+    }
+
     /// The status it answers with.
     pub(crate) fn status(&self) -> StatusCode {
         self.status

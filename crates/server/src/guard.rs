@@ -290,11 +290,16 @@ fn failure(mut response: Response, id: &str) -> Response {
 
 /// Eight random bytes in hex; all zero if the system has none to give.
 fn request_id() -> String {
-    let mut bytes = [0u8; 8];
+    format!("{:016x}", u64::from_be_bytes(random()))
+}
+
+/// Random bytes; all zero if the system has none to give.
+pub(crate) fn random<const BYTES: usize>() -> [u8; BYTES] {
+    let mut bytes = [0u8; BYTES];
     if getrandom::fill(&mut bytes).is_err() {
-        bytes = [0; 8];
+        bytes = [0; BYTES];
     }
-    format!("{:016x}", u64::from_be_bytes(bytes))
+    bytes
 }
 
 /// What a panic in a handler answers with.

@@ -5,11 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use model::{AttributeValue, RunChange, RunPath, TagChange, WriterId, series_identity};
+use model::{AttributeValue, RunChange, RunPath, SeriesIdentity, TagChange, WriterId, series_identity};
 use store::{AppendError, Batch, Receipt, SeriesBatch};
-use wire::push::{Count, PushError, PushRequest, PushResponse, REFUSED_SERIES_MAX, RefusedSeries, Series};
+use wire::push::{
+    Count, Elsewhere, PushError, PushRequest, PushResponse, REFUSED_SERIES_MAX, RefusedSeries, Series,
+};
 
 use crate::app::Shared;
+use crate::claims;
 use crate::far::Outgoing;
 
 /// Longest of a run's four names, bytes.
@@ -59,11 +62,13 @@ pub(crate) struct Checked {
     refused: Refused,
     /// The places that the batch's series had in the request.
     places: Vec<usize>,
+    /// Cards whose points were refused, and who reports them.
+    elsewhere: Vec<Elsewhere>,
 }
 
 /// What was refused so far.
 #[derive(Debug, Default)]
-struct Refused {
+pub(crate) struct Refused {
     /// Reason to count and one example.
     reasons: BTreeMap<&'static str, (u64, String)>,
     /// The series that is looked at, by its place in the request.
@@ -72,7 +77,13 @@ struct Refused {
 }
 
 impl Refused {
-    fn add(&mut self, reason: &'static str, count: u64, example: impl FnOnce() -> String) {
+    /// Whether nothing was.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.reasons.is_empty()
+    }
+
+    /// Counts points, or facts, that are not kept.
+    pub(crate) fn add(&mut self, reason: &'static str, count: u64, example: impl FnOnce() -> String) {
         self.reasons.entry(reason).or_insert_with(|| (0, example())).0 += count;
         if let Some(at) = self.at {
             self.name(at, reason, count);
@@ -112,35 +123,46 @@ pub(crate) fn check(shared: &Shared, request: &PushRequest) -> Result<Checked, P
         })?;
     let mut refused = Refused::default();
     let mut change = request.run_change()?;
-    check_path(&change.path)?;
+    check_path(&change.path).map_err(PushError::Invalid)?;
     check_change(shared, &mut change, &mut refused);
     let mut series = Vec::with_capacity(request.series.len());
     let mut places = Vec::with_capacity(request.series.len());
+    let mut elsewhere = Vec::new();
+    let names = request.series.iter().map(|one| one.name.as_str());
+    let mut judge = shared.claims.judge(shared, &change, writer, names);
     for (at, one) in request.series.iter().enumerate() {
         refused.at = Some(at);
-        if let Some(batch) = check_series(&change.path, one, &mut refused)? {
-            series.push(batch);
-            places.push(at);
+        if let Some(mut batch) = check_series(&change.path, one, &mut refused)? {
+            let stripped = judge.as_mut().and_then(|judge| judge.strip(&mut batch));
+            if let Some((points, of)) = stripped {
+                refused.add(claims::REFUSED, points, || claims::example(&of));
+                claims::name(&mut elsewhere, of);
+            }
+            if !batch.samples.is_empty() {
+                series.push(batch);
+                places.push(at);
+            }
         } else {
             count_refused_labels(shared, &change.path, one)?;
         }
     }
     refused.at = None;
+    Ok(Checked { places, elsewhere, ..checked(Some((writer, request.sequence)), change, series, refused) })
+}
+
+/// What was checked by other means than [`check`].
+pub(crate) fn checked(
+    writer: Option<(WriterId, u64)>,
+    mut change: RunChange,
+    series: Vec<SeriesBatch>,
+    refused: Refused,
+) -> Checked {
     for (reason, (count, _)) in &refused.reasons {
         change.dropped.push((format!("{REFUSED_PREFIX}{reason}"), *count));
     }
     let run = change.path.clone();
-    Ok(Checked {
-        batch: Batch {
-            writer: Some((writer, request.sequence)),
-            change: Some(change),
-            series,
-            ..Batch::default()
-        },
-        run,
-        refused,
-        places,
-    })
+    let batch = Batch { writer, change: Some(change), series, ..Batch::default() };
+    Checked { batch, run, refused, places: Vec::new(), elsewhere: Vec::new() }
 }
 
 /// Stores what was checked. Blocks until it is durable.
@@ -149,7 +171,7 @@ pub(crate) fn store(
     checked: Checked,
     door: &'static str,
 ) -> Result<PushResponse, AppendError> {
-    let Checked { batch, run, mut refused, places } = checked;
+    let Checked { batch, run, mut refused, places, elsewhere } = checked;
     let receipt = keep(shared, batch, &run).inspect_err(|error| {
         shared.metrics.requests.add(&[door, outcome(error)], 1);
     })?;
@@ -180,7 +202,7 @@ pub(crate) fn store(
         stored: receipt.stored,
         refused,
         duplicate: receipt.duplicate,
-        elsewhere: Vec::new(),
+        elsewhere,
         refused_series,
     })
 }
@@ -235,7 +257,8 @@ fn counts(mut refused: Refused, receipt: &Receipt) -> Vec<Count> {
     refused.reasons.into_iter().map(count).collect()
 }
 
-fn check_path(path: &RunPath) -> Result<(), PushError> {
+/// Says whether a run may have these names.
+pub(crate) fn check_path(path: &RunPath) -> Result<(), String> {
     let names = [
         ("organization", &path.organization),
         ("workspace", &path.workspace),
@@ -245,12 +268,12 @@ fn check_path(path: &RunPath) -> Result<(), PushError> {
     for (what, name) in names {
         if name.len() > RUN_NAME_BYTES_MAX {
             let found = name.len();
-            return Err(PushError::Invalid(format!(
+            return Err(format!(
                 "the {what}'s name has {found} bytes, at most {RUN_NAME_BYTES_MAX} are kept"
-            )));
+            ));
         }
         if name.chars().any(char::is_control) {
-            return Err(PushError::Invalid(format!("the {what}'s name holds a control character")));
+            return Err(format!("the {what}'s name holds a control character"));
         }
     }
     Ok(())
@@ -275,37 +298,41 @@ fn check_series(
     if points == 0 {
         return Ok(None);
     }
-    if let Err(error) = model::check_display_name(&series.name) {
-        refused.add(error.reason(), points, || shorten(error.to_string()));
-        return Ok(None);
-    }
-    let mut labels = Vec::with_capacity(series.labels.len());
-    for label in &series.labels {
-        if let Err(error) = model::check_logged_label(&label.key, &label.value) {
-            refused.add(error.reason(), points, || shorten(format!("{:?}: {error}", series.name)));
-            return Ok(None);
+    let labels: Vec<_> = series.labels.iter().map(|l| (l.key.clone(), l.value.clone())).collect();
+    match check_identity(path, (&series.name, &series.scale), &labels) {
+        Ok(identity) => Ok(Some(SeriesBatch { identity, samples })),
+        Err((reason, example)) => {
+            refused.add(reason, points, || example);
+            Ok(None)
         }
-        labels.push((label.key.clone(), label.value.clone()));
     }
-    if !series.scale.is_empty()
-        && let Err(error) = model::check_logged_label("step_scale", &series.scale)
-    {
-        refused.add("scale", points, || shorten(format!("{:?}: {error}", series.name)));
-        return Ok(None);
+}
+
+/// The series of a run that was logged under a name, on a scale; an error is the reason why its points
+/// can't be kept, and an example.
+pub(crate) fn check_identity(
+    path: &RunPath,
+    (name, scale): (&str, &str),
+    labels: &[(String, String)],
+) -> Result<SeriesIdentity, (&'static str, String)> {
+    model::check_display_name(name).map_err(|error| (error.reason(), shorten(error.to_string())))?;
+    for (key, value) in labels {
+        model::check_logged_label(key, value)
+            .map_err(|error| (error.reason(), shorten(format!("{name:?}: {error}"))))?;
     }
-    let identity = series_identity(path, &series.name, &series.scale, &labels);
+    if !scale.is_empty() {
+        model::check_logged_label("step_scale", scale)
+            .map_err(|error| ("scale", shorten(format!("{name:?}: {error}"))))?;
+    }
+    let identity = series_identity(path, name, scale, labels);
     let found = identity.labels.iter().filter(|(label, _)| *label != "__name__").count();
     if found > model::LABELS_PER_SERIES_MAX {
         let most = model::LABELS_PER_SERIES_MAX;
-        refused.add("label_count", points, || {
-            shorten(format!(
-                "{:?} has {found} labels, at most {most} are kept, the run's included",
-                series.name
-            ))
-        });
-        return Ok(None);
+        let example =
+            shorten(format!("{name:?} has {found} labels, at most {most} are kept, the run's included"));
+        return Err(("label_count", example));
     }
-    Ok(Some(SeriesBatch { identity, samples }))
+    Ok(identity)
 }
 
 /// An example stays readable in one line.
@@ -319,7 +346,8 @@ pub(crate) fn shorten(mut text: String) -> String {
     text
 }
 
-fn check_change(shared: &Shared, change: &mut RunChange, refused: &mut Refused) {
+/// Leaves out what can't be kept of a run's facts, tags and signs of life.
+pub(crate) fn check_change(shared: &Shared, change: &mut RunChange, refused: &mut Refused) {
     let sane = |(_, event): &(WriterId, model::SessionEvent)| event.time_ns.unsigned_abs() < TIME_NS_MAX;
     if change.session.as_ref().is_some_and(|session| !sane(session)) {
         change.session = None;

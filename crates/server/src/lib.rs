@@ -28,6 +28,7 @@ mod far;
 mod files;
 mod filter;
 mod grid;
+mod grpc;
 mod guard;
 mod ingest;
 mod intake;
@@ -35,6 +36,7 @@ mod known;
 mod linger;
 mod live;
 mod m4;
+mod metrana;
 mod metrics;
 mod nearest;
 mod notify;
@@ -167,6 +169,8 @@ impl StartError {
 pub struct Running {
     /// Where it listens.
     pub addr: SocketAddr,
+    /// Where gRPC is served, if its port was free.
+    pub grpc_addr: Option<SocketAddr>,
     /// The UI's address.
     pub url: String,
     stop: watch::Sender<bool>,
@@ -186,9 +190,8 @@ pub enum Ended {
 
 /// Opens the store, listens, and serves on threads of its own.
 pub fn start(config: Config) -> Result<Running, StartError> {
-    let address = config.listen;
-    let is_open = !address.ip().is_loopback() && config.token.is_empty() && !config.insecure_no_auth;
-    if is_open && !config.data_dir.join("catalogue.redb").exists() {
+    let open = open_address(&config);
+    if let Some(address) = open.filter(|_| !config.data_dir.join("catalogue.redb").exists()) {
         return Err(StartError::Open { address });
     }
     let tls = tls::Tls::of(&config.tls)?;
@@ -197,10 +200,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let receivers = notify::Notifier::targets(&config.alerting)?;
     let notifier = notify::Notifier::start(receivers, config.alerting.queue_max, notify::Notifier::default())
         .map_err(StartError::Threads)?;
-    let listener = TcpListener::bind(address)
-        .and_then(|l| l.set_nonblocking(true).map(|()| l))
-        .map_err(|source| StartError::Bind { address, source })?;
-    let addr = listener.local_addr().map_err(|source| StartError::Bind { address, source })?;
+    let address = config.listen;
+    let main = bind(address).map_err(|source| StartError::Bind { address, source })?;
     let options = store::Options {
         seal_points: config.seal_points,
         seal_age_ns: config.seal_age.as_nanos().try_into().unwrap_or(i64::MAX),
@@ -208,17 +209,13 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     };
     let store = Store::open(&config.data_dir, options)?;
     let access = access::Access::new(&config, &store);
-    if is_open && !access.is_guarded() {
+    if let Some(address) = open.filter(|_| !access.is_guarded()) {
         return Err(StartError::Open { address });
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8))
-        .max_blocking_threads(64)
-        .thread_name("truegauge")
-        .thread_keep_alive(Duration::from_secs(10))
-        .enable_all()
-        .build()
-        .map_err(StartError::Threads)?;
+    let grpc = bind_grpc(config.otlp_grpc_listen);
+    let (addr, grpc_addr) = (main.1, grpc.as_ref().map(|(_, addr)| *addr));
+    let sockets = (main, grpc);
+    let runtime = runtime().map_err(StartError::Threads)?;
     let (stop, stopping) = watch::channel(false);
     let far = far::Far::start(&config, &store, runtime.handle())?;
     let app = Arc::new(app::Shared {
@@ -228,7 +225,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         metrics: metrics::Metrics::new(clock::now_ms()),
         board: board::Board::default(),
         live: live::Live::new(clock::now_ms()),
-        stopping: stopping.clone(),
+        stopping,
         turns: app::Turns::new(&config),
         known: known::Known::default(),
         scraper: std::sync::Mutex::default(),
@@ -238,31 +235,89 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         url: url_of(addr, tls.is_some()),
         config: Config { listen: addr, ..config },
     });
-    let serving = {
-        let _inside = runtime.enter();
-        let listener = tokio::net::TcpListener::from_std(listener)
-            .map_err(|source| StartError::Bind { address, source })?;
-        upkeep::spawn(&app);
-        access::spawn(&app);
-        if let Some(tls) = &tls {
-            tls::watch(&app, tls);
-        }
-        adopt::spawn(&app);
-        live::spawn(&app);
-        own::spawn(&app);
-        runtime.spawn(serve::serve((listener, tls.clone()), api::router(&app), Arc::clone(&app), stopping))
-    };
+    let serving = serve_all(&runtime, sockets, tls.as_ref(), &app)?;
     scraping::start(&app, targets)?;
     ruling::start(&app, groups)?;
     tracing::info!(address = %addr, data_dir = %app.config.data_dir.display(), "listening");
     Ok(Running {
         addr,
+        grpc_addr,
         url: url_of(addr, tls.is_some()),
         stop,
         runtime: Some(runtime),
         serving: Some(serving),
         app,
     })
+}
+
+/// Threads for everything that is asked of a server.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8))
+        .max_blocking_threads(64)
+        .thread_name("truegauge")
+        .thread_keep_alive(Duration::from_secs(10))
+        .enable_all()
+        .build()
+}
+
+/// An address that others reach, unless it is fine that they need no token.
+fn open_address(config: &Config) -> Option<SocketAddr> {
+    let is_guarded = !config.token.is_empty() || config.insecure_no_auth;
+    let addresses = [config.listen, config.otlp_grpc_listen];
+    addresses.into_iter().find(|address| !address.ip().is_loopback() && !is_guarded)
+}
+
+/// A socket and where it listens.
+type Bound = (TcpListener, SocketAddr);
+
+fn bind(address: SocketAddr) -> std::io::Result<Bound> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let addr = listener.local_addr()?;
+    Ok((listener, addr))
+}
+
+/// The second door is opened when it is free: another collector of OpenTelemetry may have its port.
+fn bind_grpc(address: SocketAddr) -> Option<Bound> {
+    let failed = |error: std::io::Error| {
+        tracing::warn!(%address, %error, "gRPC is not served: choose another address with `--otlp-grpc-listen`");
+    };
+    bind(address).map_err(failed).ok()
+}
+
+/// Starts everything that goes on in the background, and serves.
+fn serve_all(
+    runtime: &tokio::runtime::Runtime,
+    (main, grpc): (Bound, Option<Bound>),
+    tls: Option<&tls::Tls>,
+    app: &app::App,
+) -> Result<tokio::task::JoinHandle<()>, StartError> {
+    let _inside = runtime.enter();
+    let door = |(listener, address): Bound, speaks, connections_max| {
+        let listener = tokio::net::TcpListener::from_std(listener);
+        let listener = listener.map_err(|source| StartError::Bind { address, source })?;
+        Ok::<_, StartError>(serve::Door { listener, tls: tls.cloned(), speaks, connections_max })
+    };
+    let main = door(main, tls::Speaks::Http1, serve::CONNECTIONS_MAX)?;
+    let grpc = grpc.map(|bound| door(bound, tls::Speaks::Http2, serve::GRPC_CONNECTIONS_MAX)).transpose()?;
+    upkeep::spawn(app);
+    access::spawn(app);
+    if let Some(tls) = tls {
+        tls::watch(app, tls);
+    }
+    adopt::spawn(app);
+    live::spawn(app);
+    own::spawn(app);
+    let serve = |door, router| serve::serve(door, router, Arc::clone(app), app.stopping.clone());
+    let main = serve(main, api::router(app));
+    let grpc = grpc.map(|door| serve(door, grpc::router(app)));
+    Ok(runtime.spawn(async move {
+        match grpc {
+            Some(grpc) => _ = tokio::join!(main, grpc),
+            None => main.await,
+        }
+    }))
 }
 
 /// An address that a browser on this machine can open.

@@ -50,11 +50,27 @@ pub enum TlsError {
     },
 }
 
+/// What a door speaks; over TLS the client is told so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    /// HTTP/1.1: the UI and the API.
+    Http1,
+    /// HTTP/2: gRPC.
+    Http2,
+}
+
 /// TLS as it is at the moment. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Tls {
     config: TlsConfig,
-    current: Arc<RwLock<TlsAcceptor>>,
+    current: Arc<RwLock<Acceptors>>,
+}
+
+/// One for each of what a door can speak.
+#[derive(Clone)]
+struct Acceptors {
+    http1: TlsAcceptor,
+    http2: TlsAcceptor,
 }
 
 impl std::fmt::Debug for Tls {
@@ -75,14 +91,21 @@ impl Tls {
             (None, None, None) => return Ok(None),
             (Some(_), Some(_), _) => {}
         }
-        let current = Arc::new(RwLock::new(acceptor(config)?));
+        let current = Arc::new(RwLock::new(acceptors(config)?));
         Ok(Some(Self { config: config.clone(), current }))
     }
 
     /// Agrees on keys with a client.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
-        let acceptor = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
-        acceptor.accept(stream).await
+    pub(crate) async fn accept(
+        &self,
+        stream: TcpStream,
+        speaks: Speaks,
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        let Acceptors { http1, http2 } = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
+        match speaks {
+            Speaks::Http1 => http1.accept(stream).await,
+            Speaks::Http2 => http2.accept(stream).await,
+        }
     }
 
     /// Who the client is by its certificate, if it showed one that the settings know.
@@ -99,8 +122,8 @@ impl Tls {
 
     /// Reads the files again; what can't be used changes nothing.
     fn read_again(&self) -> Result<(), TlsError> {
-        let acceptor = acceptor(&self.config)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+        let acceptors = acceptors(&self.config)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = acceptors;
         Ok(())
     }
 
@@ -170,7 +193,7 @@ pub(crate) async fn speaks_tls(stream: &TcpStream) -> Option<bool> {
     }
 }
 
-fn acceptor(config: &TlsConfig) -> Result<TlsAcceptor, TlsError> {
+fn acceptors(config: &TlsConfig) -> Result<Acceptors, TlsError> {
     let (Some(cert), Some(key)) = (&config.cert, &config.key) else {
         return Err(TlsError::Incomplete { given: "tls_cert", missing: "tls_key" });
     };
@@ -196,11 +219,14 @@ fn acceptor(config: &TlsConfig) -> Result<TlsAcceptor, TlsError> {
     let pem = read(key)?;
     let private = PrivateKeyDer::from_pem_slice(&pem)
         .map_err(|error| failed(key, format!("no private key is in it: {error}")))?;
-    let mut config = builder
+    let mut http1 = builder
         .with_single_cert(certificates(cert)?, private)
         .map_err(|error| failed(cert, format!("it does not go with its key: {error}")))?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    let mut http2 = http1.clone();
+    http1.alpn_protocols = vec![b"http/1.1".to_vec()];
+    http2.alpn_protocols = vec![b"h2".to_vec()];
+    let acceptor = |config| TlsAcceptor::from(Arc::new(config));
+    Ok(Acceptors { http1: acceptor(http1), http2: acceptor(http2) })
 }
 
 /// The certificates of a PEM file; at least one.
