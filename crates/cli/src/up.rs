@@ -80,7 +80,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
 
 /// The server's defaults, with what this machine's clients and collectors know.
 pub(crate) fn defaults() -> Config {
-    Config { spool_dir: client::default_spool_dir(), catalog: collect::all_descs(), ..Config::default() }
+    Config {
+        spool_dir: client::default_spool_dir(),
+        catalog: collect::all_descs(),
+        promised: collect::PROMISED.to_vec(),
+        ..Config::default()
+    }
 }
 
 fn start_log(config: &Config) {

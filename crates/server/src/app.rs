@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::access::Access;
 use crate::board::Board;
+use crate::claims::Claims;
 use crate::config::Config;
 use crate::error::ApiError;
 use crate::known::Known;
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     /// Rows of the runs list.
     pub(crate) board: Board,
+    /// Who reports which card.
+    pub(crate) claims: Claims,
     /// What changed lately.
     pub(crate) live: Live,
     /// Turns true when the server stops.

@@ -105,6 +105,8 @@ pub struct Config {
     pub log_format: String,
     /// What metrics mean, for lists and charts; not a setting, the program hands it in.
     pub catalog: Vec<Desc>,
+    /// What every run should have, so that it is missed where it is not there; handed in too.
+    pub promised: Vec<Desc>,
     /// How settings are read anew while the server runs; not a setting either.
     pub reread: Reread,
 }
@@ -571,6 +573,7 @@ impl Default for Config {
             storage: StorageConfig::default(),
             log_format: "auto".into(),
             catalog: Vec::new(),
+            promised: Vec::new(),
             reread: Reread::default(),
         }
     }

@@ -17,6 +17,7 @@ mod api;
 mod app;
 mod backup_place;
 mod board;
+mod claims;
 mod clock;
 mod compare;
 mod complete;
@@ -224,6 +225,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         access,
         metrics: metrics::Metrics::new(clock::now_ms()),
         board: board::Board::default(),
+        claims: claims::Claims::default(),
         live: live::Live::new(clock::now_ms()),
         stopping,
         turns: app::Turns::new(&config),

@@ -171,7 +171,12 @@ fn of_runs(method: &str, route: &str, words: &Words) -> Option<Vec<Question>> {
         words.runs.iter().map(|run| get(route.replace("{run_id}", run) + form)).collect()
     };
     Some(match (method, route) {
-        ("GET", "/api/tg/v1/runs/{run_id}" | "/api/tg/v1/runs/{run_id}/metrics") => of_runs(""),
+        (
+            "GET",
+            "/api/tg/v1/runs/{run_id}"
+            | "/api/tg/v1/runs/{run_id}/metrics"
+            | "/api/tg/v1/runs/{run_id}/missing",
+        ) => of_runs(""),
         ("GET", "/api/tg/v1/runs/{run_id}/points") => {
             [of_runs("?metric=loss"), of_runs("?metric=lsos"), of_runs("")].concat()
         }

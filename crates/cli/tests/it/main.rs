@@ -26,6 +26,7 @@ mod far_reading;
 mod far_sending;
 mod far_tls;
 mod intake;
+mod missing;
 mod notify;
 mod points;
 mod process;

@@ -45,6 +45,7 @@ const RULES: &[(&str, &str, Needs)] = &[
     ("DELETE", "/api/tg/v1/runs/{run_id}", ADMIN),
     ("POST", "/api/tg/v1/runs/{run_id}/restore", ADMIN),
     ("GET", "/api/tg/v1/runs/{run_id}/metrics", READ),
+    ("GET", "/api/tg/v1/runs/{run_id}/missing", READ),
     ("GET", "/api/tg/v1/runs/{run_id}/points", READ),
     ("GET", "/api/tg/v1/runs/{run_id}/export", READ),
     ("GET", "/api/tg/v1/export", READ),

@@ -8,6 +8,7 @@ mod explain;
 mod export;
 mod export_selected;
 mod metrics;
+mod missing;
 mod points;
 pub(crate) mod prometheus;
 mod push;
@@ -59,6 +60,7 @@ pub(crate) fn table() -> Vec<Row> {
         row("DELETE", "/api/tg/v1/runs/{run_id}", delete(run::remove)),
         row("POST", "/api/tg/v1/runs/{run_id}/restore", post(run::restore)),
         row("GET", "/api/tg/v1/runs/{run_id}/metrics", get(metrics::list)),
+        row("GET", "/api/tg/v1/runs/{run_id}/missing", get(missing::list)),
         row("GET", "/api/tg/v1/runs/{run_id}/points", get(points::one)),
         row("GET", "/api/tg/v1/runs/{run_id}/export", get(export::export)),
         row("GET", "/api/tg/v1/export", get(export_selected::export)),
@@ -116,6 +118,7 @@ pub(crate) fn routes() -> Vec<crate::Route> {
         run::remove,
         run::restore,
         metrics::list,
+        missing::list,
         points::one,
         points::many,
         export::export,
