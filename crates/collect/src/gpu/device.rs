@@ -64,6 +64,10 @@ pub(super) fn identify(library: &Library, index: u32) -> Result<(GpuDevice, Hand
     let failed = |call: &str, code: Code| format!("cannot identify GPU {index}: `{call}` answered {code}");
     let handle = library.handle(index).map_err(|code| failed("nvmlDeviceGetHandleByIndex_v2", code))?;
     let uuid = library.uuid(handle).map_err(|code| failed("nvmlDeviceGetUUID", code))?;
+    if !is_uuid(&uuid) {
+        let found: String = uuid.chars().take(40).collect();
+        return Err(format!("cannot identify GPU {index}: found `{found}`, which is no UUID"));
+    }
     let name = library.name(handle).map_err(|code| failed("nvmlDeviceGetName", code))?;
     // Whatever keeps a device from telling its mode, only a clear yes makes it a partitioned one.
     let mig = library.is_mig(handle).unwrap_or(false);
@@ -84,6 +88,11 @@ pub(super) fn identify(library: &Library, index: u32) -> Result<(GpuDevice, Hand
         instances: if mig { instances(library, handle) } else { Vec::new() },
     };
     Ok((device, handle))
+}
+
+/// Whether a text can tell devices apart: locks and the server know a device by it.
+fn is_uuid(text: &str) -> bool {
+    (1..=96).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 fn compute_capability(library: &Library, device: Handle) -> Option<(u32, u32)> {

@@ -58,7 +58,7 @@ struct Unit {
     told: Told,
 }
 
-/// What a tick was like.
+/// What a tick was like, of all that was asked or of one device.
 #[derive(Default)]
 pub(super) struct Outcome {
     /// A device was named anew, or is another one now.
@@ -171,7 +171,9 @@ impl Session {
         for unit in self.units.iter_mut().filter(|unit| unit.is_asked) {
             asked += 1;
             unit.is_asked = false;
-            lost += usize::from(unit.collect(deadline, failures, sink));
+            let of_unit = unit.collect(deadline, failures, sink);
+            lost += usize::from(of_unit.is_lost);
+            outcome.has_changed |= of_unit.has_changed;
         }
         let none_is_there = !self.units.is_empty() && self.units.iter().all(|unit| unit.device.is_err());
         outcome.is_lost = none_is_there || (asked > 0 && asked == lost);
@@ -244,13 +246,13 @@ impl Unit {
         }
     }
 
-    /// Waits for what the device answers in this tick and passes it on; whether it is gone.
+    /// Waits for what the device answers in this tick and passes it on.
     fn collect(
         &mut self,
         deadline: Duration,
         failures: &mut Vec<GpuFailure>,
         sink: &mut GpuSink<'_>,
-    ) -> bool {
+    ) -> Outcome {
         let waited = self.worker.wait(deadline);
         self.worker.listen(&mut self.told);
         for value in self.told.values.drain(..) {
@@ -258,7 +260,7 @@ impl Unit {
         }
         self.throttle_mask = self.told.throttle_mask.take();
         let is_lost = self.told.is_lost;
-        self.learn(failures);
+        let has_changed = self.learn(failures);
         if let Waited::TooLong(call) = waited {
             let gpu = self.worker.index;
             let cause = format!(
@@ -274,7 +276,7 @@ impl Unit {
                 dropped: false,
             });
         }
-        is_lost
+        Outcome { has_changed, is_lost }
     }
 }
 

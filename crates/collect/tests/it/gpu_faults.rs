@@ -2,12 +2,12 @@
 
 use std::{
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use collect::gpu::{GpuAbsence, GpuOptions, GpuSampler};
 
-use crate::gpu_machine::{GpuMachine, GpuTick, WHOLE, gpu_tick, gpus};
+use crate::gpu_machine::{GpuMachine, GpuTick, WHOLE, gpu_tick, gpus, until};
 
 const TEMPERATURE: &str = "system/gpu/temperature_celsius";
 const POWER: &str = "system/gpu/power_watts";
@@ -15,18 +15,6 @@ const POWER: &str = "system/gpu/power_watts";
 fn absence(library: &Path) -> GpuAbsence {
     let options = GpuOptions { library: Some(library.to_owned()), ..GpuOptions::default() };
     GpuSampler::open(&options).err().expect("nothing to open")
-}
-
-/// Whether a condition comes true; a test that waits half a minute for it has failed.
-fn until(mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while Instant::now() < deadline {
-        if condition() {
-            return true;
-        }
-        std::thread::yield_now();
-    }
-    false
 }
 
 fn has(tick: &GpuTick, gpu: u32, name: &str) -> bool {

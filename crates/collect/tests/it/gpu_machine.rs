@@ -24,6 +24,13 @@ impl GpuMachine {
         Self { folder, library }
     }
 
+    /// The same with a library that lacks these functions.
+    pub(crate) fn without(functions: &[&str], scenario: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let library = fake_nvml::install_without(folder.path(), scenario, functions).unwrap();
+        Self { folder, library }
+    }
+
     /// Changes what the driver answers from now on.
     pub(crate) fn play(&self, scenario: &str) {
         fake_nvml::play(self.folder.path(), scenario).unwrap();
@@ -87,6 +94,18 @@ pub(crate) fn gpu_tick_with(
         assert!(Instant::now() < deadline, "nothing of the kind came: {tick:?}");
         std::thread::yield_now();
     }
+}
+
+/// Whether a condition comes true; a test that waits half a minute for it has failed.
+pub(crate) fn until(mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < deadline {
+        if condition() {
+            return true;
+        }
+        std::thread::yield_now();
+    }
+    false
 }
 
 /// A scenario of whole devices: an entry for each, as the lines below its `[[gpu]]`.

@@ -18,9 +18,13 @@ mod failures;
 #[cfg(tg_linux)]
 mod gpu;
 #[cfg(tg_linux)]
+mod gpu_families;
+#[cfg(tg_linux)]
 mod gpu_faults;
 #[cfg(tg_linux)]
 mod gpu_machine;
+#[cfg(tg_linux)]
+mod gpu_restart;
 #[cfg(tg_linux)]
 mod hierarchies;
 #[cfg(tg_linux)]
