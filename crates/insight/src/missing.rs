@@ -6,11 +6,14 @@
 mod cause;
 mod facts;
 mod findings;
+mod foresight;
 mod judge;
 mod places;
 mod words;
 
 use model::{CaptureReport, Desc, RunRecord};
+
+pub use foresight::foresee;
 
 /// Most rows of an answer.
 pub const ROWS_MAX: usize = 1_000;

@@ -183,6 +183,8 @@ pub struct CaptureReport {
     pub started_ns: i64,
     /// Whether it samples.
     pub state: CaptureState,
+    /// Whether it only wraps a command: it samples that command's processes and has no series of its own.
+    pub wraps_command: bool,
     /// Seconds between two samples.
     pub interval_seconds: f64,
     /// How ownership was settled.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use model::{CaptureReport, Desc, NANOS_PER_SECOND, RunState, STALE_AFTER_SECONDS, Session};
+use model::{CaptureReport, Desc, NANOS_PER_SECOND, NodeRole, RunState, STALE_AFTER_SECONDS, Session};
 
 use super::{Evidence, Seen};
 
@@ -57,6 +57,8 @@ pub(super) struct Facts<'a> {
     seen: HashMap<(&'a str, &'a str, Option<u32>), &'a Seen<'a>>,
     /// Most points of a series of a process: how often it sampled.
     samples: HashMap<(&'a str, u32), u64>,
+    /// The same of a node.
+    node_samples: HashMap<&'a str, u64>,
 }
 
 impl<'a> Facts<'a> {
@@ -71,6 +73,7 @@ impl<'a> Facts<'a> {
             hosts: processes(evidence),
             seen: HashMap::with_capacity(evidence.series.len()),
             samples: HashMap::new(),
+            node_samples: HashMap::new(),
         };
         for seen in evidence.series {
             let latest = facts.seen.entry((seen.metric, seen.host, seen.gpu.or(seen.pid))).or_insert(seen);
@@ -79,6 +82,9 @@ impl<'a> Facts<'a> {
             }
             if let Some(pid) = seen.pid {
                 let samples = facts.samples.entry((seen.host, pid)).or_default();
+                *samples = (*samples).max(seen.points);
+            } else if seen.gpu.is_none() {
+                let samples = facts.node_samples.entry(seen.host).or_default();
                 *samples = (*samples).max(seen.points);
             }
         }
@@ -106,9 +112,13 @@ impl<'a> Facts<'a> {
         self.hosts.get(host)?.iter().rev().find(|process| process.pid == pid)
     }
 
-    /// How often a process sampled, as far as its own series tell.
+    /// How often a process sampled: its own series tell, or those of the node where it has none of its
+    /// own.
     pub(super) fn samples(&self, process: &Process<'_>) -> u64 {
-        self.samples.get(&(process.host, process.pid)).copied().unwrap_or_default()
+        let own = self.samples.get(&(process.host, process.pid)).copied();
+        let wraps = |report: &CaptureReport| report.wraps_command && report.node == NodeRole::Reports;
+        let node = process.report.filter(|report| wraps(report));
+        own.or_else(|| node.and(self.node_samples.get(process.host).copied())).unwrap_or_default()
     }
 
     /// The series at a place, if there is one.

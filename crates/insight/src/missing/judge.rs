@@ -90,7 +90,8 @@ fn judge_process<'a>(facts: &Facts<'a>, process: &Process<'a>, findings: &mut Fi
     if process.report.is_none() && !is_silent && facts.evidence.reports.is_empty() && !has_series() {
         return;
     }
-    for metric in facts.expected(Kind::Process) {
+    let wraps_command = process.report.is_some_and(|report| report.wraps_command);
+    for metric in facts.expected(Kind::Process).filter(|_| is_silent || !wraps_command) {
         let seen = facts.seen(metric, process.host, Some(process.pid));
         if is_silent {
             let since_ns = process.session.map(|session| session.heartbeat_ns);

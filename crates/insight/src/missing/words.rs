@@ -274,8 +274,8 @@ fn processes(cause: &Cause, metrics: &[&str], at: Places<'_, '_>) -> Words {
         Cause::NotLinux => Words::calm("not_linux", format!("{places} {} not on Linux, and autocapture reads Linux only.", at.verb("is", "are")))
             .hint("What the script logs is kept all the same."),
         Cause::Interval { seconds, is_over } => interval(*seconds, *is_over, (&what, is_are(metrics)), &places),
-        Cause::Starting => Words::calm("starting", format!("{places} began just now: the first sample is on its way.")),
-        Cause::TooShort => Words::calm("too_short", format!("{places} ended before the first sample arrived.")),
+        Cause::Starting => Words::calm("starting", format!("The first sample of {places} is on its way: the process began just now.")),
+        Cause::TooShort => Words::calm("too_short", format!("The process ended before its first sample of {places}.")),
         Cause::ProcessEnded => ended(at),
         Cause::NoReport { client } => {
             let metrics_are_gpu = metrics.iter().all(|metric| metric.starts_with("system/gpu/"));

@@ -245,6 +245,13 @@ fn scenes_of_processes() -> Vec<(&'static str, Scene)> {
     let mut just_now = Scene::at(2);
     just_now.session("node-1", 0, (0, 1)).report(report("node-1", 0));
     just_now.reports[0].devices = vec![device(0, DeviceRole::Owned)];
+    let mut wrapped = Scene::at(10);
+    wrapped.session("node-1", 0, (0, 10)).node("node-1", (1, 1));
+    wrapped.points("system/process", ("node-1", None, Some(4_711)), (1, 1));
+    wrapped.without("system/cpu/utilization", None);
+    wrapped.report(model::CaptureReport { wraps_command: true, ..report("node-1", 0) });
+    wrapped.reports[0].devices = vec![device(0, DeviceRole::Owned)];
+    wrapped.gpu("node-1", 0, (1, 1));
     let mut metrana = Scene::at(480);
     metrana.session_of(("node-1", 100, None), (0, 475), None, "metrana 1.11.0").node("node-1", (1, 451));
     metrana.points("system/process", ("node-1", None, Some(100)), (1, 451));
@@ -260,6 +267,7 @@ fn scenes_of_processes() -> Vec<(&'static str, Scene)> {
         ("the first sample of two", first_tick(10)),
         ("a run shorter than one interval", short),
         ("a run that began just now", just_now),
+        ("a command that was wrapped just now", wrapped),
         ("switched off", stated(CaptureState::Off)),
         ("not on Linux", stated(CaptureState::NotLinux)),
         (
@@ -496,4 +504,34 @@ fn a_thousand_gpus_become_a_few_rows() {
         answer.rows.iter().map(|row| &row.text).collect::<Vec<_>>()
     );
     assert!(answer.rows[2].text.starts_with("GPUs 0-7 of 128 hosts"), "{}", answer.rows[2].text);
+}
+
+#[test]
+fn what_a_run_would_lack_is_foreseen_from_one_report() {
+    let foreseen = |report: &model::CaptureReport| {
+        let answer = insight::missing::foresee(report, &crate::scene::EXPECTED, &[]);
+        let rows: Vec<(&str, bool, usize)> =
+            answer.rows.iter().map(|row| (row.reason, row.is_alarm, row.places.len())).collect();
+        (answer.present, rows)
+    };
+    let mut said = report("node-1", 0);
+    said.devices = (0..8).map(|gpu| device(gpu, DeviceRole::Owned)).collect();
+    assert_eq!(foreseen(&said), (14, Vec::new()));
+    said.devices[1].role = DeviceRole::Mig;
+    said.devices[2].unsupported = vec!["system/gpu/power_watts".into()];
+    said.devices[6].role = DeviceRole::NotVisible;
+    said.devices[7].role = DeviceRole::Waiting;
+    said.failures = vec![failure("system/memory/used_bytes", None, "unreadable", "cannot read it", false)];
+    let told = [
+        ("unreadable", true, 1),
+        ("grace", false, 1),
+        ("mig", false, 1),
+        ("not_allocated", false, 1),
+        ("unsupported", false, 1),
+    ];
+    let (present, mut rows) = foreseen(&said);
+    rows.sort_unstable_by_key(|(reason, alarm, _)| (!alarm, *reason));
+    assert_eq!((present, rows), (13, told.to_vec()));
+    said.state = CaptureState::Off;
+    assert_eq!(foreseen(&said).0, 0);
 }
