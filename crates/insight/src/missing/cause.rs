@@ -2,6 +2,19 @@
 
 use model::CaptureOwner;
 
+/// How a reading failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Unread {
+    /// In no way that is known by a word of its own.
+    Somehow,
+    /// The driver keeps it to administrators.
+    NoPermission,
+    /// The driver did not answer in time, and the device is left alone until it does.
+    NoAnswer,
+    /// The device is gone.
+    GpuLost,
+}
+
 /// Why something is missing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Cause {
@@ -24,7 +37,7 @@ pub(super) enum Cause {
     /// The driver can't name the device.
     UnreadableDevice { cause: String },
     /// A source can't be read.
-    Unreadable { cause: String, is_backing_off: bool },
+    Unreadable { reason: Unread, cause: String, is_backing_off: bool },
     /// The server or the client refuses it.
     Refused { reason: String, cause: String },
     /// The sampler gave up.

@@ -8,7 +8,7 @@ use model::{
 };
 
 use super::GRACE_SECONDS;
-use super::cause::Cause;
+use super::cause::{Cause, Unread};
 use super::facts::{Facts, Kind, Process, SILENT_NS, reaches, shared_names};
 use super::findings::Findings;
 use super::places::At;
@@ -123,10 +123,19 @@ fn extra_failures<'a>(facts: &Facts<'a>, process: &Process<'a>, findings: &mut F
 
 fn cause_of(failure: &model::CaptureFailure) -> Cause {
     let (cause, is_backing_off) = (failure.cause.clone(), failure.backing_off);
-    match failure.reason.as_str() {
-        "unreadable" | "backing_off" | "" => Cause::Unreadable { cause, is_backing_off },
-        reason => Cause::Refused { reason: reason.to_owned(), cause },
-    }
+    let reason = match failure.reason.as_str() {
+        "unreadable" | "" => Unread::Somehow,
+        "no_permission" => Unread::NoPermission,
+        "no_answer" => Unread::NoAnswer,
+        "gpu_lost" => Unread::GpuLost,
+        reason => return Cause::Refused { reason: reason.to_owned(), cause },
+    };
+    Cause::Unreadable { reason, cause, is_backing_off }
+}
+
+/// Whether a failure takes all of its device along, of which it names the first metric only.
+fn is_of_whole_device(failure: &model::CaptureFailure) -> bool {
+    failure.gpu.is_some() && matches!(failure.reason.as_str(), "no_answer" | "gpu_lost")
 }
 
 /// Why a process that should report something does not.
@@ -144,7 +153,9 @@ fn blame(facts: &Facts<'_>, process: &Process<'_>, of: (&str, Option<u32>), was_
     }
     let failures = || report.failures.iter().filter(|failure| failure.gpu == gpu);
     let exact = failures().find(|failure| failure.metric == metric);
-    if let Some(failure) = exact.or_else(|| failures().find(|failure| one_source(&failure.metric, metric))) {
+    let near = |failure: &&model::CaptureFailure| one_source(&failure.metric, metric);
+    let whole = || failures().find(|failure| is_of_whole_device(failure));
+    if let Some(failure) = exact.or_else(|| failures().find(near)).or_else(whole) {
         return cause_of(failure);
     }
     if process.is_silent(facts.end_ns) {

@@ -1,7 +1,7 @@
 //! The reasons as sentences, with what to do about each.
 
 use super::GRACE_SECONDS;
-use super::cause::Cause;
+use super::cause::{Cause, Unread};
 use super::places::{Places, clause, owner, shown};
 
 /// What a row says.
@@ -225,12 +225,15 @@ fn failures(cause: &Cause, metrics: &[&str], at: Places<'_, '_>) -> Words {
     let (places, what) = (at.named(), named(metrics));
     let be = is_are(metrics);
     match cause {
-        Cause::Unreadable { cause, is_backing_off: false } => {
+        Cause::Unreadable { reason: Unread::Somehow, cause, is_backing_off: false } => {
             Words::alarm("unreadable", format!("{what} of {places} can't be read: {}.", clause(cause)))
                 .hint("It is tried again with the next sample; after five failures in a row only now and then.")
                 .command(DOCTOR)
         }
-        Cause::Unreadable { cause, is_backing_off: true } => Words::alarm("backing_off", format!(
+        Cause::Unreadable { reason, cause, .. } if *reason != Unread::Somehow => {
+            unread(*reason, &clause(cause), (&what, be), at)
+        }
+        Cause::Unreadable { cause, .. } => Words::alarm("backing_off", format!(
             "{what} of {places} could not be read five times in a row and {be} only tried now and then: {}.",
             clause(cause)))
             .hint("It comes back by itself as soon as a reading succeeds.")
@@ -247,6 +250,22 @@ fn failures(cause: &Cause, metrics: &[&str], at: Places<'_, '_>) -> Words {
                 .hint("The run itself goes on. Restart the process once the cause is gone.")
                 .command(DOCTOR)
         }
+    }
+}
+
+/// Readings that failed in a way that is known.
+fn unread(reason: Unread, cause: &str, (what, be): (&str, &str), at: Places<'_, '_>) -> Words {
+    let places = at.named();
+    match reason {
+        Unread::NoPermission => Words::calm("no_permission", format!("{what} of {places} {be} kept to administrators by the driver: {cause}."))
+            .hint("Profiling counters need `NVreg_RestrictProfilingToAdminUsers=0` among the options of the kernel module, or a process with `CAP_SYS_ADMIN`. Nothing else is affected.")
+            .command("grep RmProfilingAdminOnly /proc/driver/nvidia/params"),
+        Unread::NoAnswer => Words::alarm("no_answer", format!("{places} {} not answer, so {what} {be} left out, and nothing is asked until an answer comes: {cause}.", at.verb("does", "do")))
+            .hint("A card that blocks the driver shows in the kernel's log as `Xid` or `NVRM`; the other cards go on.")
+            .command("dmesg -T | grep -iE 'xid|nvrm'"),
+        Unread::GpuLost | Unread::Somehow => Words::alarm("gpu_lost", format!("{places} {} gone from the driver, and {what} with it: {cause}.", at.verb("is", "are")))
+            .hint("The card has fallen off the bus or is being reset; the kernel's log names the `Xid`. It is taken up again when it comes back.")
+            .command("dmesg -T | grep -iE 'xid|nvrm'"),
     }
 }
 

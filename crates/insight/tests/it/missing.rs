@@ -321,6 +321,37 @@ fn scenes_of_failures() -> Vec<(&'static str, Scene)> {
                 &[("system/gpu/power_watts", power)],
             ),
         ),
+        ("a card that is gone", {
+            let lost = "cannot read `nvmlDeviceGetUtilizationRates` of GPU 3: answered GPU is lost (15)";
+            let failure = failure("system/gpu/utilization", Some(3), "gpu_lost", lost, true);
+            let mut scene =
+                changed(with_gpus(8, DeviceRole::Owned), |report| report.failures = vec![failure]);
+            for desc in &crate::scene::EXPECTED {
+                scene.without(desc.name, Some(3));
+            }
+            scene.gpu("node-1", 3, (1, 200));
+            scene
+        }),
+        (
+            "a card that blocks",
+            with(
+                vec![failure("system/gpu/power_watts", power, "no_answer", "no answer in 1 s", false)],
+                &[("system/gpu/power_watts", power), ("system/gpu/sm_clock_mhz", power)],
+            ),
+        ),
+        (
+            "counters for administrators only",
+            with(
+                vec![failure(
+                    "system/gpu/sm_active_ratio",
+                    power,
+                    "no_permission",
+                    "answered Insufficient Permissions (4)",
+                    true,
+                )],
+                &[],
+            ),
+        ),
         (
             "a series beyond the limit",
             with(
