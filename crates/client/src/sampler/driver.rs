@@ -23,12 +23,14 @@ pub(super) struct Driver {
     pause: Duration,
     /// A driver is expected: its absence is worth a warning.
     is_expected: bool,
+    /// Which devices were taken up: the sampler's generation, and whether the driver was there.
+    seen: Option<(u64, bool)>,
 }
 
 enum State {
     /// It was asked to start and has not answered.
     Asked,
-    Open(GpuSampler),
+    Open(Box<GpuSampler>),
     Absent {
         absence: GpuAbsence,
         again_at: Option<Instant>,
@@ -39,7 +41,7 @@ impl Driver {
     /// Asks the driver to start.
     pub(super) fn ask(library: Option<PathBuf>, is_expected: bool, signal: &Arc<Signal>) -> Self {
         let options = GpuOptions { library, ..GpuOptions::default() };
-        let mut driver = Self { state: State::Asked, options, pause: PAUSES.0, is_expected };
+        let mut driver = Self { state: State::Asked, options, pause: PAUSES.0, is_expected, seen: None };
         driver.spawn(signal);
         driver
     }
@@ -47,7 +49,8 @@ impl Driver {
     /// With an answer that is here already.
     pub(super) fn answered(answer: DriverAnswer) -> Self {
         let options = GpuOptions::default();
-        let mut driver = Self { state: State::Asked, options, pause: PAUSES.0, is_expected: false };
+        let mut driver =
+            Self { state: State::Asked, options, pause: PAUSES.0, is_expected: false, seen: None };
         driver.settle(answer);
         driver
     }
@@ -66,7 +69,7 @@ impl Driver {
 
     fn settle(&mut self, answer: DriverAnswer) {
         self.state = match answer {
-            Ok(sampler) => State::Open(sampler),
+            Ok(sampler) => State::Open(Box::new(sampler)),
             Err(absence) => {
                 let is_final = matches!(absence, GpuAbsence::NoLibrary { .. });
                 let again_at = (!is_final).then(|| Instant::now() + self.pause);
@@ -76,19 +79,20 @@ impl Driver {
         };
     }
 
-    /// Takes the answer when it is there, and asks again when it is time; whether anything changed.
+    /// Takes the answer when it is there, and asks again when it is time. Whether the devices are to be
+    /// looked at anew: the driver has answered, was restarted, or is gone.
     pub(super) fn advance(&mut self, shared: &Shared, signal: &Arc<Signal>) -> bool {
         if let Some(answer) = signal.take_driver() {
             self.settle(answer);
             self.warn(shared);
-            return true;
         }
         if let State::Absent { again_at: Some(at), .. } = &self.state
             && Instant::now() >= *at
         {
             self.spawn(signal);
         }
-        false
+        let now = self.sampler().map(|sampler| (sampler.generation(), sampler.absence().is_some()));
+        std::mem::replace(&mut self.seen, now) != now
     }
 
     /// Says once a process that GPUs are missing, where there should be some.
@@ -113,15 +117,20 @@ impl Driver {
     pub(super) fn report(&self) -> DriverState {
         match &self.state {
             State::Asked => DriverState::Unknown,
-            State::Open(sampler) => {
-                DriverState::Loaded(sampler.driver_version().unwrap_or_default().to_owned())
-            }
-            State::Absent { absence, .. } => DriverState::Absent {
-                reason: absence.reason().to_owned(),
-                text: absence.to_string(),
-                hint: absence.hint().to_owned(),
-            },
+            State::Open(sampler) => sampler.absence().map_or_else(
+                || DriverState::Loaded(sampler.driver_version().unwrap_or_default().to_owned()),
+                absent,
+            ),
+            State::Absent { absence, .. } => absent(absence),
         }
+    }
+}
+
+fn absent(absence: &GpuAbsence) -> DriverState {
+    DriverState::Absent {
+        reason: absence.reason().to_owned(),
+        text: absence.to_string(),
+        hint: absence.hint().to_owned(),
     }
 }
 

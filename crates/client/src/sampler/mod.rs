@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use collect::gpu::{GpuOptions, GpuSampler};
-use model::{CaptureReport, CaptureState};
+use model::{CaptureFailure, CaptureReport, CaptureState};
 
 use self::driver::{Driver, gpus_are_expected};
 use self::roles::Roles;
@@ -172,7 +172,7 @@ pub fn preview(config: &Config) -> CaptureReport {
         start_deadline: PREVIEW_WAIT,
         ..GpuOptions::default()
     };
-    let driver = Driver::answered(GpuSampler::open(&options));
+    let mut driver = Driver::answered(GpuSampler::open(&options));
     let mut path = config.path.clone();
     if path.run.is_empty() {
         path.run = if config.launch.run_name.is_empty() { "preview" } else { &config.launch.run_name }.into();
@@ -182,10 +182,28 @@ pub fn preview(config: &Config) -> CaptureReport {
         roles.set_devices(sampler);
     }
     roles.advance(false);
+    made.failures = read_once(&mut roles, &mut driver);
     report::describe(&mut made, &roles, &driver);
     made.limits = Some(report::limits(&report::read_limits()));
     roles.release();
     made
+}
+
+/// Reads the devices once, so that it is known what they do not have; what could not be read.
+fn read_once(roles: &mut Roles, driver: &mut Driver) -> Vec<CaptureFailure> {
+    let mut gpus = Vec::new();
+    roles.sampled(&mut gpus);
+    let Some(sampler) = driver.sampler_mut() else { return Vec::new() };
+    sampler.sample(&gpus, &mut |_, _| {});
+    let failures = sampler.take_failures().into_iter();
+    let told = failures.map(|failure| CaptureFailure {
+        metric: failure.metric.name.to_owned(),
+        gpu: Some(failure.gpu),
+        reason: failure.reason.to_owned(),
+        cause: failure.cause,
+        backing_off: failure.dropped,
+    });
+    told.collect()
 }
 
 #[cfg(test)]

@@ -64,6 +64,7 @@ impl Roles {
 
     /// Takes up the devices as the driver lists them now; a device keeps its role by its UUID.
     pub(super) fn set_devices(&mut self, sampler: &GpuSampler) {
+        self.has_changed = true;
         sampler.unreadable().clone_into(&mut self.unreadable);
         let mut before = std::mem::take(&mut self.devices);
         self.devices = sampler
@@ -102,6 +103,7 @@ impl Roles {
     /// Takes up what a framework said, which may change what is this process's own.
     pub(super) fn set_frameworks(&mut self, frameworks: Frameworks) {
         self.frameworks = frameworks;
+        self.has_changed = true;
         self.resolve();
     }
 

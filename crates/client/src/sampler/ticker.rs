@@ -11,7 +11,7 @@ use super::report;
 use super::roles::Roles;
 use super::series::{SeriesTable, Subject};
 use super::signal::Signal;
-use super::troubles::Troubles;
+use super::troubles::{Trouble, Troubles, UNREADABLE};
 use crate::capture::News;
 use crate::clock::{now_ns, now_on_grid};
 use crate::shared::Shared;
@@ -165,7 +165,14 @@ impl<'a> Ticker<'a> {
             table.put(shared, Subject { metric: value.metric, gpu, labels: value.labels }, value.value);
         });
         for failure in sampler.take_failures() {
-            troubles.add(self.tick, (failure.metric, Some(failure.gpu)), failure.cause, failure.dropped);
+            troubles.add(Trouble {
+                metric: failure.metric,
+                gpu: Some(failure.gpu),
+                reason: failure.reason,
+                cause: failure.cause,
+                backs_off: failure.dropped,
+                since_tick: self.tick,
+            });
         }
     }
 
@@ -187,7 +194,14 @@ impl<'a> Ticker<'a> {
             failures.append(&mut process.take_failures());
         }
         for failure in failures {
-            self.troubles.add(self.tick, (failure.metric, None), failure.cause, failure.dropped);
+            self.troubles.add(Trouble {
+                metric: failure.metric,
+                gpu: None,
+                reason: UNREADABLE,
+                cause: failure.cause,
+                backs_off: failure.dropped,
+                since_tick: self.tick,
+            });
         }
     }
 

@@ -9,15 +9,19 @@ use crate::shared::Shared;
 const WARN_TICKS: u64 = 5;
 /// Most failures that are kept.
 const FAILURES_MAX: usize = 200;
-/// The reason of what the machine does not let be read.
-const UNREADABLE: &str = "unreadable";
+/// The reason of what the kernel does not let be read.
+pub(super) const UNREADABLE: &str = "unreadable";
 
-struct Trouble {
-    metric: &'static Desc,
-    gpu: Option<u32>,
-    cause: String,
-    backs_off: bool,
-    since_tick: u64,
+/// A value that is there and could not be read.
+pub(super) struct Trouble {
+    pub(super) metric: &'static Desc,
+    pub(super) gpu: Option<u32>,
+    /// Bounded word.
+    pub(super) reason: &'static str,
+    pub(super) cause: String,
+    pub(super) backs_off: bool,
+    /// The tick in which it began.
+    pub(super) since_tick: u64,
 }
 
 /// Values that are there and cannot be read at the moment.
@@ -29,20 +33,14 @@ pub(super) struct Troubles {
 
 impl Troubles {
     /// Notes a failure of this tick.
-    pub(super) fn add(
-        &mut self,
-        tick: u64,
-        (metric, gpu): (&'static Desc, Option<u32>),
-        cause: String,
-        backs_off: bool,
-    ) {
-        let known = self.open.iter_mut().find(|t| t.metric.name == metric.name && t.gpu == gpu);
-        if let Some(trouble) = known {
-            self.has_changed |= trouble.cause != cause || trouble.backs_off != backs_off;
-            (trouble.cause, trouble.backs_off) = (cause, backs_off);
+    pub(super) fn add(&mut self, new: Trouble) {
+        let is_it = |old: &&mut Trouble| old.metric.name == new.metric.name && old.gpu == new.gpu;
+        if let Some(old) = self.open.iter_mut().find(is_it) {
+            self.has_changed |= old.cause != new.cause || old.backs_off != new.backs_off;
+            *old = Trouble { since_tick: old.since_tick, ..new };
         } else if self.open.len() < FAILURES_MAX {
             self.has_changed = true;
-            self.open.push(Trouble { metric, gpu, cause, backs_off, since_tick: tick });
+            self.open.push(new);
         }
     }
 
@@ -82,7 +80,7 @@ impl Troubles {
         let unread = self.open.iter().map(|trouble| CaptureFailure {
             metric: trouble.metric.name.to_owned(),
             gpu: trouble.gpu,
-            reason: UNREADABLE.to_owned(),
+            reason: trouble.reason.to_owned(),
             cause: trouble.cause.clone(),
             backing_off: trouble.backs_off,
         });

@@ -17,3 +17,5 @@ mod support;
 mod system;
 #[cfg(tg_linux)]
 mod system_gpus;
+#[cfg(tg_linux)]
+mod system_roles;

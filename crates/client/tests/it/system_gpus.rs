@@ -242,3 +242,46 @@ fn frameworks_that_come_up_late_settle_whose_the_devices_are() {
     });
     assert_eq!(preview.devices.iter().filter(|d| d.role == DeviceRole::Owned).count(), 4);
 }
+
+#[test]
+fn restarted_driver_is_followed_by_uuid() {
+    let (peer, dir, machine) = (Peer::start(), tempfile::tempdir().unwrap(), Machine::of(2));
+    let run = Run::start(machine.config(&peer, dir.path())).unwrap();
+    until("a sample", || system_series(&peer).contains_key(&utilization(1)));
+    machine.play("load = 2\nerrors = { nvmlInit_v2 = \"driver_not_loaded\" }");
+    let is_absent = |run: &Run| matches!(run.capture().unwrap().driver, DriverState::Absent { .. });
+    until("the report says that it is gone", || is_absent(&run));
+    let swapped = [whole(1), whole(0)];
+    let swapped = scenario(&swapped).replace("GPU-00000000", "x").replace("GPU-00000001", "GPU-00000000");
+    machine.play(&format!("load = 3\n{}", swapped.replace("\"x\"", "\"GPU-00000001\"")));
+    until("the report names the devices as they are now", || {
+        let report = run.capture().unwrap();
+        report.devices.first().is_some_and(|d| d.uuid == "GPU-00000001" && d.role == DeviceRole::Owned)
+    });
+    until("the other card's values", || system_series(&peer)[&utilization(0)].last().unwrap().value == 11.0);
+    close(&run);
+    let steps = peer.steps(&utilization(0));
+    assert!(steps.windows(2).all(|pair| pair[0] < pair[1]), "{steps:?}");
+}
+
+#[test]
+fn device_that_blocks_costs_its_own_series_only() {
+    let (peer, dir, machine) = (Peer::start(), tempfile::tempdir().unwrap(), Machine::of(2));
+    let run = Run::start(machine.config(&peer, dir.path())).unwrap();
+    until("a sample", || system_series(&peer).contains_key(&utilization(1)));
+    let blocked = format!("blocked = [\"nvmlDeviceGetTemperature\"]\n{}", whole(1));
+    machine.play(&scenario(&[whole(0), blocked]));
+    let failure = |run: &Run| {
+        let failures = run.capture().unwrap().failures.into_iter();
+        failures.filter(|f| f.gpu == Some(1)).map(|f| f.metric).next()
+    };
+    until("the report says so", || failure(&run).is_some());
+    let later = peer.steps(&utilization(0)).len() + 2;
+    until("two more samples of the other", || peer.steps(&utilization(0)).len() >= later);
+    machine.play(&scenario(&[whole(0), whole(1)]));
+    until("the report says that it is over", || failure(&run).is_none());
+    close(&run);
+    let (well, sick) = (peer.steps(&utilization(0)), peer.steps(&utilization(1)));
+    assert!(well.windows(2).all(|pair| pair[1] == pair[0] + 1), "{well:?}");
+    assert!(sick.len() < well.len(), "{sick:?} of {well:?}");
+}
