@@ -16,6 +16,8 @@ export const SERIES_MAX = 20;
 /** Charts mounted at once at most. */
 export const MOUNTED_MAX = 48;
 const BUCKETS_MAX = 2000;
+/** Processes whose reports of capture are read; those of more would be tens of megabytes. */
+const REPORTS_MAX = 2000;
 const SETTLE_MS = 100;
 const MAP_BUCKETS = 500;
 const natural = new Intl.Collator('en', { numeric: true });
@@ -215,7 +217,8 @@ export class Board {
   /** Reads why series are missing. */
   async readMissing(): Promise<void> {
     try {
-      const answer = await askMissing(this.runId);
+      const processes = this.detail.peek()?.sessions.length ?? 0;
+      const answer = await askMissing(this.runId, processes <= REPORTS_MAX);
       batch(() => {
         this.missing.value = answer;
         this.missingError.value = null;

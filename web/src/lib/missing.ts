@@ -90,14 +90,19 @@ export interface MissingAnswer {
   run_id: string;
   expected: number;
   present: number;
+  /** Whether there is more than the answer holds. */
+  cut?: boolean;
   missing: MissingRow[];
+  /** Empty where reports were not asked for. */
   capture: CaptureReport[];
 }
 
-/** Asks why series are missing; `null` from a server that cannot tell. */
-export async function askMissing(runId: string): Promise<MissingAnswer | null> {
+/** Asks why series are missing, with each process's report or without; `null` from a server that cannot tell. */
+export async function askMissing(runId: string, reports: boolean): Promise<MissingAnswer | null> {
+  const path = `runs/${encodeURIComponent(runId)}/missing${reports ? '' : '?capture=false'}`;
   try {
-    return await askJson<MissingAnswer>(`runs/${encodeURIComponent(runId)}/missing`);
+    const answer = await askJson<Omit<MissingAnswer, 'capture'> & Partial<MissingAnswer>>(path);
+    return { ...answer, capture: answer.capture ?? [] };
   } catch (error) {
     if (error instanceof ApiError && error.status === 404) return null;
     throw error;

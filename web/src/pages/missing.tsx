@@ -60,6 +60,9 @@ function Answer({ answer, series }: { answer: MissingAnswer; series: number }) {
           <MissingTable label="Missing" rows={alarms} />
         </section>
       )}
+      {answer.cut && (
+        <p class="quiet note">There is more than is listed here: what concerns most places comes first.</p>
+      )}
       {calm.length > 0 && (
         <section class="panel calm">
           <h2>

@@ -21,6 +21,7 @@ import { rankLabel } from '../ranks/crew';
 import { Dots } from '../ranks/dots';
 import { type Cell, cellText, HeatMap, rowHeight } from '../ranks/heat_map';
 import { Ranks } from '../ranks/model';
+import { NOW_COLUMNS } from '../ranks/ratio';
 import { RowLabels } from '../ranks/row_labels';
 import { Spread, SpreadReadout, SpreadTicks } from '../ranks/spread';
 import { baseText, columnText, ratioText, sinceText, verdict } from '../ranks/words';
@@ -223,7 +224,7 @@ function Outliers({ model }: { model: Ranks }) {
               <th scope="col">Rank</th>
               <th scope="col">Host</th>
               <th scope="col" class="number">
-                Value
+                Latest
               </th>
               <th scope="col" class="number">
                 ÷ median
@@ -253,6 +254,7 @@ function Outliers({ model }: { model: Ranks }) {
           </tbody>
         </table>
       </div>
+      <p class="quiet">÷ median: the middle one of the latest {NOW_COLUMNS} columns.</p>
     </section>
   );
 }

@@ -144,7 +144,12 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
         {TABS.map((one) => (
           <Link key={one} href={runPath(scope, runId, one) + query} current={one === tab}>
             {TAB_NAMES[one]}
-            {one === 'missing' && missing > 0 && <span class="count">{formatCount(missing)}</span>}
+            {one === 'missing' && missing > 0 && (
+              <>
+                {' '}
+                <span class="count">{formatCount(missing)}</span>
+              </>
+            )}
           </Link>
         ))}
         <Link href={runsPath(scope)} class="back">

@@ -48,11 +48,24 @@ export function piecesOf(
     });
 }
 
-/** How far apart the points of most series stand. */
+/** Series that are looked at to tell how far apart points stand. */
+const LOOKED_AT = 50;
+
+/** How far apart the points of most series stand in what was read. */
 export function usualInterval(answers: PointsAnswer[]): number {
-  const all = answers.flatMap((a) => a.series.map((s) => s.interval)).filter((i) => i > 0);
+  const all = answers.flatMap((answer) => {
+    const stride = Math.ceil(answer.series.length / LOOKED_AT);
+    return answer.series.flatMap((series, at) => (at % stride === 0 ? gap(answer.x, series.last) : []));
+  });
   all.sort((a, b) => a - b);
   return all[all.length >> 1] ?? 0;
+}
+
+/** The middle distance of two neighbours. */
+function gap(x: Float64Array, y: Float64Array): number[] {
+  const present = x.filter((_, at) => !Number.isNaN(y[at]));
+  const gaps = Array.from(present.subarray(1), (right, at) => right - present[at]).sort((a, b) => a - b);
+  return gaps.length > 0 ? [gaps[gaps.length >> 1]] : [];
 }
 
 /** How many columns hold what was read without holes that are none: no more than there are points. */

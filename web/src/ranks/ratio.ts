@@ -19,19 +19,38 @@ export interface Ratios {
   limit: Float64Array;
 }
 
-/** Median of the first `count` of sorted values. */
-function middle(sorted: Float64Array, count: number): number {
-  const half = count >> 1;
-  return count % 2 === 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+/** Puts the value that a sorted list would have at `place` there, none greater before it and none less behind. */
+function select(values: Float64Array, count: number, place: number): number {
+  let [low, high] = [0, count - 1];
+  while (low < high) {
+    const pivot = values[(low + high) >> 1];
+    let [left, right] = [low, high];
+    while (left <= right) {
+      while (values[left] < pivot) left++;
+      while (values[right] > pivot) right--;
+      if (left > right) break;
+      const swapped = values[left];
+      values[left++] = values[right];
+      values[right--] = swapped;
+    }
+    if (place <= right) high = right;
+    else if (place >= left) low = left;
+    else break;
+  }
+  return values[place];
 }
 
-/** Median of sorted values without one of them. */
-function middleWithout(sorted: Float64Array, count: number, value: number): number {
-  const left = count - 1;
-  // The value's own place does not matter where others equal it.
-  const place = (index: number) => (value <= sorted[index] ? sorted[index + 1] : sorted[index]);
-  const half = left >> 1;
-  return left % 2 === 1 ? place(half) : (place(half - 1) + place(half)) / 2;
+/** Medians of the first `count` values, which it reorders: of all of them, and of all but one. */
+function medians(values: Float64Array, count: number): { all: number; without: (one: number) => number } {
+  const half = count >> 1;
+  const mid = select(values, count, half);
+  let [below, above] = [-Infinity, Infinity];
+  for (let at = 0; at < half; at++) if (values[at] > below) below = values[at];
+  for (let at = half + 1; at < count; at++) if (values[at] < above) above = values[at];
+  // Where others equal the one, it does not matter which of them is left out.
+  return count % 2 === 1
+    ? { all: mid, without: (one) => (one <= below ? mid : below) / 2 + (one <= mid ? above : mid) / 2 }
+    : { all: below / 2 + mid / 2, without: (one) => (one <= below ? mid : below) };
 }
 
 /** How a value stands to a median: their ratio, also where the median is negative; a zero has none but itself. */
@@ -50,12 +69,16 @@ const bounded = (ratio: number) => Math.max(-RATIO_MAX, Math.min(RATIO_MAX, rati
 const OUT_LEAST = 0.05;
 /** It stands out beyond this many times the usual distance: far outside where ranks just differ. */
 const OUT_SPREADS = 6;
+/** Fewer ranks than this have no usual distance. */
+const SPREAD_RANKS = 3;
 
-/** The distance from which on one of these stands out; sorts them. */
-function outFrom(distances: Float64Array): number {
-  distances.sort();
-  const usual = distances[(distances.length - 1) >> 1] ?? 0;
-  return Math.max(OUT_LEAST, OUT_SPREADS * usual);
+/** The distance from which on one of these ratios stands out; overwrites them. */
+function outFrom(ratios: Float64Array): number {
+  const count = ratios.length;
+  if (count < SPREAD_RANKS) return OUT_LEAST;
+  const middle = select(ratios, count, (count - 1) >> 1);
+  for (let at = 0; at < count; at++) ratios[at] = Math.abs(ratios[at] - middle);
+  return Math.max(OUT_LEAST, OUT_SPREADS * select(ratios, count, (count - 1) >> 1));
 }
 
 /** Holds a grid against a base. */
@@ -70,26 +93,29 @@ export function ratiosOf(grid: Grid, base: Base): Ratios {
     present: new Uint32Array(columns),
     limit: new Float64Array(columns).fill(OUT_LEAST),
   };
-  const sorted = new Float64Array(rows);
+  const gathered = new Float64Array(rows);
   for (let column = 0; column < columns; column++) {
     let count = 0;
+    let [low, high] = [Infinity, -Infinity];
     for (let row = 0; row < rows; row++) {
       const value = values[row * columns + column];
-      if (Number.isFinite(value)) sorted[count++] = value;
+      if (!Number.isFinite(value)) continue;
+      gathered[count++] = value;
+      if (value < low) low = value;
+      if (value > high) high = value;
     }
     ratios.present[column] = count;
     if (count === 0) continue;
-    sorted.subarray(0, count).sort();
-    ratios.low[column] = sorted[0];
-    ratios.median[column] = middle(sorted, count);
-    ratios.high[column] = sorted[count - 1];
+    const { all, without } = medians(gathered, count);
+    ratios.low[column] = low;
+    ratios.median[column] = all;
+    ratios.high[column] = high;
     if (base === 'own') continue;
     for (let row = 0; row < rows; row++) {
       const value = values[row * columns + column];
       // A rank that is alone has no peers to be unlike.
       if (Number.isFinite(value))
-        ratios.of[row * columns + column] =
-          count < 2 ? 1 : bounded(ratioTo(value, middleWithout(sorted, count, value)));
+        ratios.of[row * columns + column] = count < 2 ? 1 : bounded(ratioTo(value, without(value)));
     }
   }
   if (base === 'own') againstHistory(grid, ratios.of);
@@ -97,9 +123,9 @@ export function ratiosOf(grid: Grid, base: Base): Ratios {
     let count = 0;
     for (let row = 0; row < rows; row++) {
       const ratio = ratios.of[row * columns + column];
-      if (Number.isFinite(ratio)) sorted[count++] = Math.abs(ratio - 1);
+      if (Number.isFinite(ratio)) gathered[count++] = ratio;
     }
-    ratios.limit[column] = outFrom(sorted.subarray(0, count));
+    ratios.limit[column] = outFrom(gathered.subarray(0, count));
   }
   for (let at = 0; at < values.length; at++) if (Math.abs(values[at]) === Infinity) ratios.of[at] = Infinity;
   return ratios;
@@ -107,12 +133,9 @@ export function ratiosOf(grid: Grid, base: Base): Ratios {
 
 function againstHistory({ columns, values, ranks }: Grid, of: Float32Array): void {
   for (let row = 0; row < ranks.length; row++) {
-    const own = values
-      .subarray(row * columns, (row + 1) * columns)
-      .filter(Number.isFinite)
-      .sort();
+    const own = values.subarray(row * columns, (row + 1) * columns).filter(Number.isFinite);
     if (own.length === 0) continue;
-    const median = middle(own, own.length);
+    const median = medians(own, own.length).all;
     for (let at = row * columns; at < (row + 1) * columns; at++)
       if (Number.isFinite(values[at])) of[at] = bounded(ratioTo(values[at], median));
   }
@@ -126,7 +149,7 @@ export function excess(ratio: number, worse: Worse): number {
 }
 
 /** Columns that tell how a rank stands now. */
-const NOW_COLUMNS = 20;
+export const NOW_COLUMNS = 20;
 /** Columns on the better side in a row that end a spell. */
 const CALM_COLUMNS = 3;
 
@@ -148,7 +171,7 @@ export interface Standing {
 export function standings(grid: Grid, ratios: Ratios, worse: Worse): Standing[] {
   const latest = grid.ranks.map((_, row) => latestOf(grid, ratios.of, row));
   const known = latest.filter((l) => !Number.isNaN(l.ratio));
-  const limit = outFrom(Float64Array.from(known, (l) => Math.abs(l.ratio - 1)));
+  const limit = outFrom(Float64Array.from(known, (l) => l.ratio));
   return grid.ranks.map((rank, row) => {
     const { ratio, column } = latest[row];
     const out = excess(ratio, worse) >= limit;

@@ -139,10 +139,10 @@ export function SpreadReadout({ model }: { model: Ranks }) {
     <dl class="at-cursor">
       {lineRanks(model).map((rank, at) => (
         <div key={rank}>
-          <dt>rank {rank}</dt>
-          <dd style={{ color: `var(${['--div-5', '--series-3', '--series-4'][at]})` }}>
-            {Number.isNaN(value(rank)) ? 'absent' : formatValue(value(rank), unit)}
-          </dd>
+          <dt>
+            <i style={{ background: `var(${['--div-5', '--series-3', '--series-4'][at]})` }} /> rank {rank}
+          </dt>
+          <dd>{Number.isNaN(value(rank)) ? 'absent' : formatValue(value(rank), unit)}</dd>
         </div>
       ))}
       {(['high', 'median', 'low'] as const).map((which) => (
