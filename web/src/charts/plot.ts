@@ -22,6 +22,9 @@ export const LANE_RIGHT = 8;
 /** With more lines, the cursor has no dots on them: the legend reads them. */
 const POINTED_LINES = 6;
 
+/** A line that is not there any more: a plot that was taken down may be drawn once again. */
+const UNSEEN: Look = { stroke: '#000000', dash: [], alpha: 0 };
+
 type Drawn = (number | null | undefined)[];
 
 /** A mounted plot. */
@@ -145,7 +148,7 @@ export class Plot {
 
   private look(index: number): Look {
     const model = this.model!;
-    return model.looks[Math.floor((index - 1) / (smoothed(model) ? 2 : 1))] ?? model.looks[0];
+    return model.looks[Math.floor((index - 1) / (smoothed(model) ? 2 : 1))] ?? model.looks[0] ?? UNSEEN;
   }
 
   private line(index: number): Line {

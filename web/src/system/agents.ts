@@ -5,6 +5,9 @@ import { askMatrix, gridOf, onGrid, quoted, type Span } from './many';
 import { membersOf } from './series';
 import type { LaneSpec } from './specs';
 
+/** The longest usual interval of agents and of those who scrape them. */
+const HOLDS_SECONDS = 60;
+
 const escaped = (text: string) => text.replace(/[\\^$.|?*+()[\]{}]/g, '\\$&');
 
 /** The lanes by what agents measure; `null` when no agent reports any of the hosts. */
@@ -17,7 +20,10 @@ export async function askAgents(
   if (asked.length === 0 || span.hosts.length === 0 || !(span.range.to > span.range.from)) return null;
   const names = quoted(asked.map((l) => l.agent!.name).join('|'));
   const grid = gridOf(span);
-  const result = await askMatrix(`{__name__=~${names}, host=~${hosts}}`, grid, signal);
+  // A sample stands for a minute, not for the five of an instant selector: gaps stay gaps.
+  const window = Math.ceil(Math.max(HOLDS_SECONDS, grid.step));
+  const query = `last_over_time({__name__=~${names}, host=~${hosts}}[${window}s])`;
+  const result = await askMatrix(query, grid, signal);
   if (result.length === 0) return null;
   const spacing = grid.step * (span.axis === 'time' ? 1000 : 1);
   const columns = (lane: LaneSpec): Columns[] =>

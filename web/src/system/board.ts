@@ -34,8 +34,8 @@ const LIVE_MS = 2000;
 const BUCKETS_MAX = 2000;
 const BUCKETS_MIN = 60;
 /** Values in one answer: 8 bytes each. */
-const VALUES_MAX = 1_200_000;
-const COLUMNS = 5;
+const VALUES_MAX = 600_000;
+const COLUMNS = ['last', 'count'] as const;
 /** Series of the run's own numbers, such as the step time of every rank. */
 const CONTEXT_SERIES = 256;
 /** Series of hosts and processes. */
@@ -202,7 +202,7 @@ export class SystemBoard {
     const scale = look.laneAxis.peek() === 'time' ? 1 : 1000;
     const share = zoom ? ((zoom.to - zoom.from) * scale) / Math.max(1, ...spans) : 1;
     const samples = Math.ceil((whole * Math.min(1, share)) / 50) * 50;
-    const budget = Math.floor(VALUES_MAX / (Math.max(1, series) * COLUMNS));
+    const budget = Math.floor(VALUES_MAX / (Math.max(1, series) * COLUMNS.length));
     return Math.max(BUCKETS_MIN, Math.min(BUCKETS_MAX, pixels, samples, budget));
   }
 
@@ -215,6 +215,8 @@ export class SystemBoard {
       to: zoom?.to ?? null,
       buckets: this.buckets(lanes, series),
       smooth: null,
+      // The run's own numbers come more often than they are drawn: their least and greatest are drawn, too.
+      ...(lanes[0]?.subject === 'run' ? {} : { columns: [...COLUMNS] }),
       queries: lanes.flatMap((lane) =>
         lane.metrics.map((metric) => ({ run_id: this.board.runId, metric, limit })),
       ),
@@ -297,7 +299,7 @@ export class SystemBoard {
         hosts,
         lanes,
         axis: look.laneAxis.peek(),
-        range: this.range(),
+        range: this.span(),
         origin: this.board.detail.peek()?.started_ms ?? 0,
         buckets: this.buckets(lanes, lanes.length * hosts.length * 8),
       },

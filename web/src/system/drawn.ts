@@ -75,7 +75,8 @@ function merged(a: Float64Array, b: Float64Array): Float64Array {
   return a === b ? a : Float64Array.from(new Set([...a, ...b])).sort();
 }
 
-function lineOf(x: Float64Array, from: Float64Array, member: Member): Line {
+/** A line; with its own band where it is alone, else the band is that of the peers. */
+function lineOf(x: Float64Array, from: Float64Array, member: Member, alone = false): Line {
   const y = onto(x, from, member.y);
   return {
     key: member.text,
@@ -84,9 +85,8 @@ function lineOf(x: Float64Array, from: Float64Array, member: Member): Line {
     ghost: false,
     y,
     raw: y,
-    // One line has no band around it: the spread is that of the peers.
-    min: y,
-    max: y,
+    min: alone ? onto(x, from, member.min) : y,
+    max: alone ? onto(x, from, member.max) : y,
     count: countsOf(y),
     breaks: gapsOf(x, { y, spacing: member.spacing }),
     spacing: member.spacing,
@@ -174,7 +174,7 @@ export function drawnOf(lane: LaneSpec, data: LaneData, choice: Choice, marks: M
     if (choice.show === 'lines')
       for (const member of others.slice(0, LINES)) draw(lineOf(x, data.x, member), 'peer', 0.5);
     for (const { member, slot } of named.toReversed())
-      draw(lineOf(x, data.x, member), lane.demoted ? 'peer' : slot, 1);
+      draw(lineOf(x, data.x, member, members.length === 1), lane.demoted ? 'peer' : slot, 1);
   }
   const shape: Shape = {
     x,
@@ -192,7 +192,7 @@ export function drawnOf(lane: LaneSpec, data: LaneData, choice: Choice, marks: M
     looks,
     named,
     peers,
-    peerCount: data.spread ? data.total : others.length,
+    peerCount: data.spread ? Math.max(0, ...data.spread.count) : others.length,
     parts: partsOf(named.find((n) => n.selected) ?? named[0]),
     rows: choice.show === 'map' ? members : [],
     spread: all,

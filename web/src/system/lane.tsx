@@ -114,7 +114,7 @@ export function LaneView({ system, lane, scope, point, openTable }: LaneProps) {
       ref={root}
       class={lane.demoted ? 'sys-lane demoted' : 'sys-lane'}
       style={{ '--lane': `${lane.height}px` }}
-      aria-label={lane.title}
+      aria-label={lane.note ? `${lane.title}, ${lane.note}` : lane.title}
       data-lane={lane.id}
       tabIndex={0}
       onPointerMove={() => point(actions)}
@@ -150,7 +150,13 @@ export function LaneView({ system, lane, scope, point, openTable }: LaneProps) {
         role="img"
         aria-label={summary(lane.title, unit, now?.shape ?? null, axis, range, zone.value)}
       >
-        {nothing && <p class="none">no points in this range</p>}
+        {nothing && (
+          <p class="none">
+            {look.scope.value === 'nodes' && system.agents.value === true && lane.agent === null
+              ? 'the agents do not report it'
+              : 'no points in this range'}
+          </p>
+        )}
         {lane.demoted && <p class="caveat">Misleading alone: {chart?.caveat || 'any kernel counts.'}</p>}
       </div>
       <Reads system={system} lane={lane} drawn={now} unit={unit} />
@@ -254,8 +260,11 @@ function Reads(props: { system: SystemBoard; lane: LaneSpec; drawn: Drawn | null
     <dl class="reads">
       {kept.map((row) => (
         <div key={row.key}>
-          <dt title={shown(row.what, 200)}>{shown(row.what, 22) || 'value'}</dt>
-          <dd style={row.colour ? { color: row.colour } : undefined}>{row.text}</dd>
+          <dt title={shown(row.what, 200)}>
+            {row.colour && <i style={{ background: row.colour }} aria-hidden="true" />}
+            {shown(row.what, 22) || 'value'}
+          </dt>
+          <dd>{row.text}</dd>
         </div>
       ))}
     </dl>

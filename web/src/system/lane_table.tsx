@@ -17,7 +17,7 @@ export function LaneTable(props: { system: SystemBoard; lane: LaneSpec; close: (
   if (!drawn) return null;
   const unit = lane.rate ? '' : (system.chart(lane)?.unit ?? '');
   const { x, lines } = drawn.shape;
-  const spread = lines.some((l) => l.min !== l.y);
+  const spread = drawn.peers !== null;
   const axis = look.laneAxis.value;
   return (
     <Dialog title={`${lane.title} as a table`} class="point-table" close={close}>
@@ -44,7 +44,7 @@ export function LaneTable(props: { system: SystemBoard; lane: LaneSpec; close: (
                 {spread && (
                   <td>
                     {lines
-                      .filter((l) => l.min !== l.y && l.count[at] > 0)
+                      .filter((l) => l.key === 'median' && l.count[at] > 0)
                       .map((l) => `${laneValue(lane, l.min[at], '')} – ${laneValue(lane, l.max[at], unit)}`)}
                   </td>
                 )}

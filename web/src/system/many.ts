@@ -3,7 +3,6 @@ import type { Range } from '../charts/range';
 import { askJson } from '../lib/api';
 import { type Axis, askPoints } from '../lib/points';
 import type { LaneData } from './board';
-import { cardKey } from './cards';
 import { type Member, membersOf, outliersOf, type Spread, spreadOf } from './series';
 import type { LaneSpec } from './specs';
 
@@ -129,6 +128,7 @@ export async function askSpreads(
             to: span.range.to,
             buckets: span.buckets,
             smooth: null,
+            columns: ['last', 'count'],
             queries,
           },
           signal,
@@ -151,11 +151,8 @@ export async function askSpreads(
       };
       const own = points?.series.filter((s) => owners[s.query] === lane) ?? [];
       const x = points?.x ?? grid.x;
-      const members = membersOf(lane, x, own, axis);
+      const members = membersOf(lane, x, own, axis, ['host']);
       return [lane.id, { x, members, total: 0, spread, axis, marks: [] }];
     }),
   );
 }
-
-/** The key of a card by its labels. */
-export const keyOf = (labels: Record<string, string>) => cardKey(labels.host ?? '', labels.gpu ?? '');

@@ -101,13 +101,17 @@ const metricWord = (display: string) =>
     .replace(/_waiting_ratio$/, '')
     .replace(/_/g, ' ');
 
-/** Makes the series of a lane of what came for it. */
-export function membersOf(lane: LaneSpec, x: Float64Array, columns: Columns[], axis: string): Member[] {
+/** Makes the series of a lane of what came for it; `told` are labels that are written whatever came. */
+export function membersOf(
+  lane: LaneSpec,
+  x: Float64Array,
+  columns: Columns[],
+  axis: string,
+  told: string[] = [],
+): Member[] {
   const members = new Map<string, Member>();
-  const varying = varyingLabels(
-    columns.map((c) => c.labels),
-    true,
-  );
+  const sets = columns.map((c) => c.labels);
+  const varying = [...new Set([...varyingLabels(sets, true), ...told])];
   for (const column of columns) {
     const [base, text] = identity(lane, column.labels, varying);
     const many = lane.metrics.length > 1;

@@ -28,7 +28,7 @@ const noise = (seed: number, at: number) => {
 /** A report of one process that owns one GPU of a host. */
 export function report(more: Partial<CaptureReport> & Pick<CaptureReport, 'host'>): CaptureReport {
   return {
-    boot_id: 'b',
+    boot_id: `boot of ${more.host}`,
     pid: 4242,
     rank: 0,
     local_rank: 0,
@@ -89,6 +89,8 @@ export async function pushJob(url: string, job: Job): Promise<void> {
   });
   for (let h = 0; h < hosts; h++) {
     const host = job.hostName?.(h) ?? `host-${h + 1}`;
+    // A card has one UUID in the world: the server takes a second one for the same card.
+    const uuid = (at: number) => `GPU-8b1a2c3d-${h.toString(16).padStart(4, '0')}-4000-8000-00000000000${at}`;
     for (let g = 0; g < gpus; g++) {
       const rank = h * gpus + g;
       const isHot = hot?.[0] === h && hot[1] === g;
@@ -116,8 +118,12 @@ export async function pushJob(url: string, job: Job): Promise<void> {
         node: g === 0 ? 'reports' : { host, pid: 4000 + h * gpus, rank: h * gpus },
         devices: Array.from({ length: gpus }, (_, at) =>
           at === g
-            ? device(at, { unsupported: ['system/gpu/memory_temperature_celsius'] })
-            : device(at, { role: 'other', owner: { host, pid: 4000 + h * gpus + at, rank: h * gpus + at } }),
+            ? device(at, { uuid: uuid(at), unsupported: ['system/gpu/memory_temperature_celsius'] })
+            : device(at, {
+                uuid: uuid(at),
+                role: 'other',
+                owner: { host, pid: 4000 + h * gpus + at, rank: h * gpus + at },
+              }),
         ),
         limits:
           g === 0
