@@ -1,12 +1,12 @@
 //! The first call: a run is made, or found, and the client learns how far its series are.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
-use model::{AttributeValue, NANOS_PER_SECOND, RunChange, RunPath, RunRecord};
+use model::{AttributeValue, NANOS_PER_SECOND, RunChange, RunId, RunPath, RunRecord};
 use prost::Message;
-use store::{Batch, SeriesInfo};
+use store::{AppendError, Batch, SeriesInfo};
 use tonic::Status;
 use wire::metrana::{
     EnvStatuses, InitializeRunLoggingRequest, InitializeRunLoggingResponse, Initialized, InitializedRun,
@@ -27,6 +27,11 @@ const PART_SERIES: usize = 2_000;
 const JOB: &str = "metrana/orchestration_id";
 /// The logger that made it.
 const CREATOR: &str = "metrana/creator";
+/// Series that many writers log in no order, as a list in JSON. A client that comes again wants to be told,
+/// and mixes no two ways.
+const UNORDERED: &str = "metrana/unordered";
+/// Longest such list, bytes; series beyond are taken for ordered ones.
+const UNORDERED_BYTES_MAX: usize = 60 << 10;
 
 /// Makes or finds the run; the parts of the answer, in order.
 pub(super) async fn answer(service: Service, caller: Caller, bytes: Bytes) -> Result<Vec<Vec<u8>>, Status> {
@@ -135,15 +140,50 @@ pub(super) fn first_job(run: &RunRecord) -> Option<String> {
     if run.attempts.is_empty() { job_of(run, None) } else { None }
 }
 
+/// A series in the list of those that have no order: its name, and its scale if that is not the default.
+pub(super) fn unordered_key(name: &str, scale: &str) -> String {
+    // No name of the client's holds a space.
+    if scale.is_empty() || scale == model::DEFAULT_SCALE {
+        name.to_owned()
+    } else {
+        format!("{name} {scale}")
+    }
+}
+
+/// Adds series to the list of those that have no order. Blocks until that is durable.
+pub(super) fn note_unordered(service: &Calls, run: RunId, keys: Vec<String>) -> Result<(), AppendError> {
+    let store = &service.app.store;
+    let _making = service.making.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(run) = store.run(run) else { return Ok(()) };
+    let before = unordered(&run);
+    let mut all = before.clone();
+    all.extend(keys);
+    let text = all.iter().map(String::as_str).collect::<serde_json::Value>().to_string();
+    if all.len() == before.len() || text.len() > UNORDERED_BYTES_MAX {
+        return Ok(());
+    }
+    let attributes = vec![(UNORDERED.to_owned(), AttributeValue::Text(text))];
+    let change = RunChange { path: run.path.clone(), attributes, ..RunChange::default() };
+    store.append(Batch { change: Some(change), ..Batch::default() }).map(drop)
+}
+
+fn unordered(run: &RunRecord) -> BTreeSet<String> {
+    match run.attributes.get(UNORDERED) {
+        Some(AttributeValue::Text(text)) => serde_json::from_str(text).unwrap_or_default(),
+        _ => BTreeSet::new(),
+    }
+}
+
 fn known_series(shared: &Shared, run: &RunRecord) -> Vec<Known> {
     let series = shared.store.run_series(run.id());
     let histograms: HashSet<&str> = series.iter().filter_map(histogram::name_of_buckets).collect();
+    let unordered = unordered(run);
     let known = series.iter().filter(|one| !is_statement(one.labels.metric()));
-    known.filter_map(|one| known_one(one, &histograms)).collect()
+    known.filter_map(|one| known_one(one, &histograms, &unordered)).collect()
 }
 
 /// How far a series is; a histogram's parts are one series to the client, told by its count.
-fn known_one(series: &SeriesInfo, histograms: &HashSet<&str>) -> Option<Known> {
+fn known_one(series: &SeriesInfo, histograms: &HashSet<&str>, unordered: &BTreeSet<String>) -> Option<Known> {
     let (name, value_kind) = match histogram::part_of(&series.display, histograms) {
         None => (&*series.display, ValueKind::Float),
         Some((name, histogram::COUNT)) => (name, ValueKind::Histogram),
@@ -152,11 +192,14 @@ fn known_one(series: &SeriesInfo, histograms: &HashSet<&str>) -> Option<Known> {
     let last_step = u64::try_from(series.max_step?).ok()?;
     let labels = series.labels.iter().filter(|(key, _)| !OWN_LABELS.contains(key));
     let labels: Vec<String> = labels.map(|(key, value)| format!("{key}={value}")).collect();
+    let scale = series.labels.get("scale").unwrap_or(model::DEFAULT_SCALE);
+    let has_order = !unordered.contains(&unordered_key(name, scale));
+    let ordering = if has_order { Ordering::AbsoluteOrdered } else { Ordering::AbsoluteUnordered };
     Some(Known {
         metric_name: name.to_owned(),
-        scale: series.labels.get("scale").unwrap_or(model::DEFAULT_SCALE).to_owned(),
+        scale: scale.to_owned(),
         flat_labels: labels.join("&"),
-        ordering: Ordering::AbsoluteUnordered.into(),
+        ordering: ordering.into(),
         last_step,
         value_kind: value_kind.into(),
     })

@@ -1,17 +1,18 @@
 //! A client's stream: message in, message durable, answer out, in order.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use model::{RunChange, RunPath, SessionEnd};
+use model::{RunChange, RunId, RunPath, SessionEnd};
 use prost::Message;
 use store::Batch;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
-use wire::metrana::{SeriesDeclaration, UpdateRunRequest, UpdateRunResponse};
+use wire::metrana::{Ordering, SeriesDeclaration, UpdateRunRequest, UpdateRunResponse};
 
 use super::points::{Table, Taking};
 use super::session::{Session, Told, delivery};
@@ -52,12 +53,17 @@ struct Logger {
     id: u64,
     table: Table,
     session: Session,
+    /// Series without an order that it has named.
+    unordered: HashSet<String>,
 }
 
 /// What of a message is to be stored.
 struct Part {
-    checked: Checked,
+    checked: Option<Checked>,
     told: Option<Told>,
+    /// Series without an order that the stream has not named before.
+    unordered: Vec<String>,
+    run: RunId,
 }
 
 /// Serves a stream until the client ends it, or it can't go on.
@@ -129,16 +135,23 @@ impl Stream {
             self.logger = reader.logger;
             part?
         };
-        let Some(Part { checked, told }) = part else { return Ok(UpdateRunResponse::default()) };
-        let waiting = turn(&app.turns.waiting_kib, checked.bytes().div_ceil(1024)).await.map_err(busy)?;
+        let Some(Part { checked, told, unordered, run }) = part else {
+            return Ok(UpdateRunResponse::default());
+        };
+        let bytes = checked.as_ref().map_or(1, Checked::bytes);
+        let waiting = turn(&app.turns.waiting_kib, bytes.div_ceil(1024)).await.map_err(busy)?;
         let started = Instant::now();
+        let service = Arc::clone(&self.service);
         let stored = blocking(move || {
             let _turn = waiting;
-            Ok(ingest::store(&app, checked, DOOR)?)
+            if !unordered.is_empty() {
+                handshake::note_unordered(&service, run, unordered)?;
+            }
+            Ok(checked.map(|checked| ingest::store(&service.app, checked, DOOR)).transpose()?)
         })
         .await
         .map_err(busy)?;
-        if let (Some(told), false) = (told, stored.duplicate) {
+        if let (Some(told), Some(false)) = (told, stored.map(|stored| stored.duplicate)) {
             self.with(|logger| logger.session.told(told));
         }
         Ok(UpdateRunResponse { pacing_delay_ms: pacing(started.elapsed()) })
@@ -177,6 +190,7 @@ impl Stream {
             id: update.logger_id,
             table: Table::default(),
             session: Session::of(&run, update.logger_id, job),
+            unordered: HashSet::new(),
         })
     }
 
@@ -219,6 +233,7 @@ impl Logger {
             return Err(Status::invalid_argument("a stream is one logger's, of one run: open another"));
         }
         self.place(&update.series_declarations);
+        let unordered = self.new_unordered(&update.series_declarations);
         self.table.declare(&self.path, update.series_declarations);
         let run = shared.store.run(self.path.id());
         let process = update.logger_session_id;
@@ -246,9 +261,9 @@ impl Logger {
             change.session = Some(event);
             Some(told)
         });
-        let is_empty = series.is_empty() && refused.is_empty() && change == self.no_change();
-        if is_empty {
-            return Ok(None);
+        let mut part = Part { checked: None, told: told.flatten(), unordered, run: self.path.id() };
+        if series.is_empty() && refused.is_empty() && change == self.no_change() {
+            return Ok(Some(part).filter(|part| !part.unordered.is_empty()));
         }
         ingest::check_change(shared, &mut change, &mut refused);
         let known_by = if update.sequence_number == 0 {
@@ -257,8 +272,17 @@ impl Logger {
         } else {
             delivery(&self.path, self.id, process, update.sequence_number)
         };
-        let checked = ingest::checked(Some(known_by), change, series, refused);
-        Ok(Some(Part { checked, told: told.flatten() }))
+        part.checked = Some(ingest::checked(Some(known_by), change, series, refused));
+        Ok(Some(part))
+    }
+
+    /// Series that have no order and were not among those that the stream has named before.
+    fn new_unordered(&mut self, declarations: &[SeriesDeclaration]) -> Vec<String> {
+        let unordered = declarations.iter().filter(|one| one.ordering() == Ordering::AbsoluteUnordered);
+        let keys = unordered.map(|one| handshake::unordered_key(&one.metric_name, &one.scale));
+        let new: Vec<String> = keys.filter(|key| !self.unordered.contains(key)).collect();
+        self.unordered.extend(new.iter().cloned());
+        new
     }
 
     fn no_change(&self) -> RunChange {
