@@ -21,8 +21,11 @@ import truegauge as tg
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 60
-PREFIXES = ("TRUEGAUGE_", "METRANA_", "SLURM_", "OMPI_", "PMI", "TORCHELASTIC_", "RAY_", "OTEL_")
-NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "XDG_STATE_HOME")
+PREFIXES = (
+    *("TRUEGAUGE_", "METRANA_", "OTEL_", "CUDA_", "NVIDIA_"),
+    *("SLURM_", "OMPI_", "PMI", "TORCHELASTIC_", "RAY_", "MPI_", "MV2_", "MVP_", "PALS_", "JSM_", "FLUX_"),
+)
+NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LSB_JOBID", "PBS_JOBID", "XDG_STATE_HOME")
 
 # A shell that runs the tests in the background has them ignore Ctrl-C, and so would every script here.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

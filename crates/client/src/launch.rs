@@ -81,20 +81,22 @@ pub(crate) fn local_rank(lookup: Lookup<'_>) -> Option<(u32, &'static str)> {
 fn number(lookup: Lookup<'_>, names: &[&'static str]) -> Option<(u32, &'static str)> {
     let read = |name: &&'static str| Some((lookup(name)?.trim().parse().ok()?, *name));
     let is_slurm = |name: &&&str| name.starts_with("SLURM_");
-    if is_batch_script(lookup) {
+    if is_lone_slurm_task(lookup) {
         let others = names.iter().filter(|name| !is_slurm(name)).find_map(read);
         return others.or_else(|| names.iter().filter(is_slurm).find_map(read));
     }
     names.iter().find_map(read)
 }
 
-/// Whether Slurm's variables may be those of a batch script, which is a task 0 by itself and hands them
-/// down to whatever another launcher starts in it: such a launcher is believed before them. `srun`
-/// gives its tasks a step.
-fn is_batch_script(lookup: Lookup<'_>) -> bool {
+/// Whether Slurm's variables may be those of a batch script or an interactive shell. Either is a lone
+/// task 0 by itself and hands that down to whatever another launcher starts in it: such a launcher is
+/// believed before them. `srun` gives its tasks a step, and a step of several tasks is its own launch.
+fn is_lone_slurm_task(lookup: Lookup<'_>) -> bool {
     let is_zero = |name| lookup(name).is_none_or(|value| value.trim() == "0");
+    let is_step_of_several = lookup("SLURM_STEP_ID").is_some()
+        && lookup("SLURM_STEP_NUM_TASKS").is_none_or(|tasks| tasks.trim() != "1");
     lookup("SLURM_JOB_ID").is_some()
-        && lookup("SLURM_STEP_ID").is_none()
+        && !is_step_of_several
         && is_zero("SLURM_PROCID")
         && is_zero("SLURM_LOCALID")
 }
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn another_launcher_in_a_batch_script_of_slurm_is_believed() {
+    fn another_launcher_in_a_batch_script_or_shell_of_slurm_is_believed() {
         let batch =
             [("SLURM_JOB_ID", "7"), ("SLURM_PROCID", "0"), ("SLURM_LOCALID", "0"), ("SLURM_NTASKS", "8")];
         let mpi = [
@@ -213,6 +215,9 @@ mod tests {
         assert_eq!(of(&launch(&batch)), (Some(0), Some(0), Some(8)), "a script that starts nothing");
         let step = launch(&[&batch[..], &mpi, &[("SLURM_STEP_ID", "0")]].concat());
         assert_eq!(of(&step), (Some(0), Some(0), Some(8)), "a task of `srun`");
+        let shell = [("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "1")];
+        let shell = launch(&[&batch[..], &mpi, &shell].concat());
+        assert_eq!(of(&shell), of(&inside), "a shell by `srun --pty`");
     }
 
     #[test]

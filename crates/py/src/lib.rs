@@ -6,6 +6,7 @@
 mod attribute;
 mod config;
 mod errors;
+mod frameworks;
 mod moment;
 mod notice;
 mod number;
@@ -107,6 +108,7 @@ fn _truegauge(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // Looked up now, not at the first use: that imports, which lets other threads run, and a child
     // forked meanwhile would wait for ever for the thread that was at it.
     drop(PyMapping::type_object(py));
+    frameworks::prepare(py)?;
     client::set_warning_hook(|warning| notice::put(warning.message));
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("TruegaugeError", py.get_type::<errors::TruegaugeError>())?;

@@ -11,6 +11,7 @@ use pyo3::types::{PyDict, PyInt, PyMapping, PyString};
 
 use crate::attribute::{ATTRIBUTES_MAX, Flat};
 use crate::errors::{RefusedError, TruegaugeError};
+use crate::frameworks::Question;
 use crate::moment::{self, Steps};
 use crate::notice;
 use crate::number::{self, Many, Numbers, Problem, Refusal};
@@ -27,6 +28,7 @@ pub(crate) struct RunCore {
     close_timeout: Duration,
     open: AtomicBool,
     late_said: AtomicBool,
+    frameworks: Question,
 }
 
 /// What a fork replaces.
@@ -140,6 +142,9 @@ impl RunCore {
         if self.is_silent(py) {
             return Ok(());
         }
+        if self.frameworks.may_be_due() {
+            self.ask_frameworks(py)?;
+        }
         let quick = call.quick_step();
         if let (Quick::Step(step), Some(value)) = (quick, value)
             && self.take_quickly(name, value, step)
@@ -156,6 +161,17 @@ impl RunCore {
             self.take_all(py, &points, call)?;
         }
         notice::say(py);
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ask_frameworks(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(found) = self.frameworks.ask(py)?
+            && let Some(client) = self.client()
+        {
+            client.set_frameworks(found);
+        }
         Ok(())
     }
 
@@ -472,6 +488,7 @@ impl RunCore {
         let (strict, disabled) = (config.strict, config.disabled);
         notice::debug(py, &config.debug);
         let (rank, close_timeout) = (config.launch.rank, config.close_timeout);
+        let captures = config.capture_system_metrics && !disabled;
         let (client, disabled) = match py.detach(|| client::Run::start(config)) {
             Ok(client) => (client, disabled),
             Err(error) => {
@@ -500,6 +517,7 @@ impl RunCore {
             close_timeout,
             open: AtomicBool::new(true),
             late_said: AtomicBool::new(false),
+            frameworks: Question::new(captures),
         })
     }
 
