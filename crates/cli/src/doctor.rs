@@ -1,5 +1,6 @@
 //! `truegauge doctor`: looks for what would keep this machine from recording or showing runs.
 
+mod capture;
 mod storage;
 
 use std::fmt::Write as _;
@@ -84,6 +85,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
         .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
     let mut checks = Vec::new();
     checks.extend(cgroup());
+    let capture = capture::look();
+    checks.extend(capture.checks());
     checks.push(spool_dir(&config.spool_dir));
     checks.push(data_dir(&config.data_dir, config.reserve_bytes));
     checks.push(open_files());
@@ -95,7 +98,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
             .iter()
             .map(|c| json!({"id": c.id, "status": word(c.verdict), "evidence": c.evidence, "fix": c.fix}))
             .collect();
-        print_json(&json!({"ok": !failed, "checks": rows}))?;
+        print_json(&json!({"ok": !failed, "checks": rows, "capture": capture.json()}))?;
     } else {
         print(page(&checks).as_bytes())?;
     }

@@ -55,6 +55,15 @@ fn failure(metric: &str, gpu: Option<u32>, reason: &str, cause: &str, backing_of
     CaptureFailure { metric: metric.into(), gpu, reason: reason.into(), cause: cause.into(), backing_off }
 }
 
+/// Eight GPUs, failures, and the series that are not there for them.
+fn with(failures: Vec<CaptureFailure>, gone: &[(&str, Option<u32>)]) -> Scene {
+    let mut scene = changed(with_gpus(8, DeviceRole::Owned), |report| report.failures = failures);
+    for (metric, gpu) in gone {
+        scene.without(metric, *gpu);
+    }
+    scene
+}
+
 /// A scene whose only report is changed.
 fn changed(mut scene: Scene, change: impl FnOnce(&mut model::CaptureReport)) -> Scene {
     change(&mut scene.reports[0]);
@@ -294,13 +303,6 @@ fn scenes_of_failures() -> Vec<(&'static str, Scene)> {
         scene.reports[0].state = CaptureState::Ended { failed_ticks: 5, cause };
         scene
     };
-    let with = |failures: Vec<CaptureFailure>, gone: &[(&str, Option<u32>)]| {
-        let mut scene = changed(with_gpus(8, DeviceRole::Owned), |report| report.failures = failures);
-        for (metric, gpu) in gone {
-            scene.without(metric, *gpu);
-        }
-        scene
-    };
     let power = Some(0);
     let mut counted =
         with(Vec::new(), &[("system/process/rss_bytes", None), ("system/disk/free_bytes", None)]);
@@ -319,37 +321,6 @@ fn scenes_of_failures() -> Vec<(&'static str, Scene)> {
             with(
                 vec![failure("system/gpu/power_watts", power, "unreadable", lost, true)],
                 &[("system/gpu/power_watts", power)],
-            ),
-        ),
-        ("a card that is gone", {
-            let lost = "cannot read `nvmlDeviceGetUtilizationRates` of GPU 3: answered GPU is lost (15)";
-            let failure = failure("system/gpu/utilization", Some(3), "gpu_lost", lost, true);
-            let mut scene =
-                changed(with_gpus(8, DeviceRole::Owned), |report| report.failures = vec![failure]);
-            for desc in &crate::scene::EXPECTED {
-                scene.without(desc.name, Some(3));
-            }
-            scene.gpu("node-1", 3, (1, 200));
-            scene
-        }),
-        (
-            "a card that blocks",
-            with(
-                vec![failure("system/gpu/power_watts", power, "no_answer", "no answer in 1 s", false)],
-                &[("system/gpu/power_watts", power), ("system/gpu/sm_clock_mhz", power)],
-            ),
-        ),
-        (
-            "counters for administrators only",
-            with(
-                vec![failure(
-                    "system/gpu/sm_active_ratio",
-                    power,
-                    "no_permission",
-                    "answered Insufficient Permissions (4)",
-                    true,
-                )],
-                &[],
             ),
         ),
         (
@@ -396,11 +367,54 @@ fn scenes_of_failures() -> Vec<(&'static str, Scene)> {
     ]
 }
 
+fn scenes_of_sick_cards() -> Vec<(&'static str, Scene)> {
+    let power = Some(0);
+    vec![
+        ("a card that is gone", {
+            let lost = "cannot read `nvmlDeviceGetUtilizationRates` of GPU 3: answered GPU is lost (15)";
+            let failure = failure("system/gpu/utilization", Some(3), "gpu_lost", lost, true);
+            let mut scene =
+                changed(with_gpus(8, DeviceRole::Owned), |report| report.failures = vec![failure]);
+            for desc in &crate::scene::EXPECTED {
+                scene.without(desc.name, Some(3));
+            }
+            scene.gpu("node-1", 3, (1, 200));
+            scene
+        }),
+        (
+            "a card that blocks",
+            with(
+                vec![failure("system/gpu/power_watts", power, "no_answer", "no answer in 1 s", false)],
+                &[("system/gpu/power_watts", power), ("system/gpu/sm_clock_mhz", power)],
+            ),
+        ),
+        (
+            "counters for administrators only",
+            with(
+                vec![failure(
+                    "system/gpu/sm_active_ratio",
+                    power,
+                    "no_permission",
+                    "answered Insufficient Permissions (4)",
+                    true,
+                )],
+                &[],
+            ),
+        ),
+    ]
+}
+
 fn scenes() -> Vec<(&'static str, Scene)> {
-    [scenes_of_hardware(), scenes_of_sharing(), scenes_of_processes(), scenes_of_failures()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        scenes_of_hardware(),
+        scenes_of_sharing(),
+        scenes_of_processes(),
+        scenes_of_failures(),
+        scenes_of_sick_cards(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn write_row(page: &mut String, row: &Row) {
