@@ -24,15 +24,16 @@ pub const CALLS: &str = "calls.log";
 
 /// Puts a library of its own into `folder`, named as the driver's, with this scenario; gives its path.
 ///
-/// A copy is a library with a state of its own, so tests in one process do not meet. Works in a test
-/// of a crate that has this one among its dev-dependencies: cargo then builds both beside each other.
+/// A copy is a library with a state of its own, so tests in one process do not meet. Works in a test or an
+/// example of a crate that has this one among its dev-dependencies: cargo then builds both beside each
+/// other. Other programs take the file that `cargo build -p fake-nvml` leaves in `target/debug`.
 pub fn install(folder: &Path, scenario: &str) -> io::Result<PathBuf> {
-    let test = std::env::current_exe()?;
-    let built = test.with_file_name(format!(
-        "{}fake_nvml{}",
-        std::env::consts::DLL_PREFIX,
-        std::env::consts::DLL_SUFFIX
-    ));
+    let program = std::env::current_exe()?;
+    let name = format!("{}fake_nvml{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let beside = program.with_file_name(&name);
+    // An example lies in a folder of its own.
+    let above = program.parent().and_then(Path::parent).map(|above| above.join("deps").join(&name));
+    let built = above.filter(|above| !beside.exists() && above.exists()).unwrap_or(beside);
     let library = folder.join("libnvidia-ml.so.1");
     std::fs::copy(&built, &library).map_err(|error| {
         io::Error::new(error.kind(), format!("cannot copy `{}`: {error}", built.display()))

@@ -84,7 +84,7 @@ impl Shared {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says which call comes next, and passes on what the last one gave.
+    /// Says which call comes next: the deadline counts from here.
     pub(super) fn begin(&self, name: &'static str, metric: &'static Desc) {
         self.board().call = Call { name, metric, since: Instant::now() };
     }

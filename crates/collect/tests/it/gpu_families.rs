@@ -215,8 +215,7 @@ field_214_1 = 2
     };
     check(&gpu_tick(&mut sampler, &[0]), 1030.0);
     // A link that goes down has carried what it has carried.
-    let down = device.replace("field_202_0 = 1000", "field_202_0 = 1500").replace("links = 2", "links = 2")
-        + "nvlink_state_1 = 0\n";
+    let down = device.replace("field_202_0 = 1000", "field_202_0 = 1500") + "nvlink_state_1 = 0\n";
     machine.play(&gpus(&[&down]));
     check(&gpu_tick(&mut sampler, &[0]), 1530.0);
     assert_eq!(machine.calls("nvmlDeviceGetNvLinkErrorCounter", 0), 0);

@@ -156,7 +156,7 @@ fn texts_that_are_none_are_met() {
         bytes("nvmlDeviceGetName", b"H100\x1b[31m\xff\n".to_vec()),
         bytes("nvmlDeviceGetName", vec![0xff; 500]),
     ];
-    let machine = GpuMachine::new(&gpus(&devices.each_ref().map(|device| device.as_str())));
+    let machine = GpuMachine::new(&gpus(&devices.each_ref().map(String::as_str)));
     let sampler = machine.open();
     let unreadable: Vec<u32> = sampler.unreadable().iter().map(|(index, _)| *index).collect();
     assert_eq!(unreadable, [0, 1, 2, 3], "what locks and the server know it by must be a UUID");
