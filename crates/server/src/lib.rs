@@ -80,6 +80,11 @@ pub fn openapi() -> String {
     api::openapi_json()
 }
 
+/// What is missing, and why, as `GET /api/tg/v1/runs/{run_id}/missing` writes it.
+pub fn missing_json(rows: Vec<insight::missing::Row>) -> serde_json::Value {
+    api::missing::rows_json(rows)
+}
+
 /// A path of the API and who may ask it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {

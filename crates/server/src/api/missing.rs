@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use axum::extract::{Path, State};
 use axum::http::{Uri, header};
 use axum::response::{IntoResponse, Response};
-use insight::missing::{Evidence, Explanation, Seen, explain};
+use insight::missing::{Evidence, Explanation, Metric, Place, Row, Seen, explain};
 use model::{CaptureReport, DeviceRole, NANOS_PER_MILLI, RunRecord};
 use serde::Serialize;
 use store::SeriesInfo;
@@ -85,33 +85,38 @@ pub(crate) struct MissingPlace {
     rank: Option<String>,
 }
 
+/// Rows as the API gives them.
+fn rows(found: Vec<Row>) -> Vec<MissingRow> {
+    let text = |number: Option<u32>| number.map(|number| number.to_string());
+    let metric =
+        |metric: Metric| MissingMetric { name: metric.name, display: metric.display, unit: metric.unit };
+    let place = |place: Place| MissingPlace {
+        host: place.host,
+        gpu: text(place.gpu),
+        pid: text(place.pid),
+        rank: text(place.rank),
+    };
+    let row = |row: Row| MissingRow {
+        reason: row.reason,
+        text: row.text,
+        hint: row.hint,
+        command: row.command,
+        since: row.since_ns.map(to_ms),
+        alarm: row.is_alarm,
+        metrics: row.metrics.into_iter().map(metric).collect(),
+        places: row.places.into_iter().map(place).collect(),
+    };
+    found.into_iter().map(row).collect()
+}
+
+/// What is missing as the API says it, for others that say it too.
+pub(crate) fn rows_json(found: Vec<Row>) -> serde_json::Value {
+    serde_json::to_value(rows(found)).unwrap_or_default()
+}
+
 impl MissingAnswer {
     fn of(run: &RunRecord, found: Explanation) -> Self {
-        let text = |number: Option<u32>| number.map(|number| number.to_string());
-        let rows = found.rows.into_iter().map(|row| MissingRow {
-            reason: row.reason,
-            text: row.text,
-            hint: row.hint,
-            command: row.command,
-            since: row.since_ns.map(to_ms),
-            alarm: row.is_alarm,
-            metrics: row
-                .metrics
-                .into_iter()
-                .map(|metric| MissingMetric { name: metric.name, display: metric.display, unit: metric.unit })
-                .collect(),
-            places: row
-                .places
-                .into_iter()
-                .map(|place| MissingPlace {
-                    host: place.host,
-                    gpu: text(place.gpu),
-                    pid: text(place.pid),
-                    rank: text(place.rank),
-                })
-                .collect(),
-        });
-        let missing: Vec<MissingRow> = rows.collect();
+        let missing = rows(found.rows);
         Self {
             run_id: run.id().to_string(),
             expected: found.expected,

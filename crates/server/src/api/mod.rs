@@ -8,7 +8,7 @@ mod explain;
 mod export;
 mod export_selected;
 mod metrics;
-mod missing;
+pub(crate) mod missing;
 mod points;
 pub(crate) mod prometheus;
 mod push;
