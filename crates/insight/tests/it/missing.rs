@@ -580,3 +580,18 @@ fn what_a_run_would_lack_is_foreseen_from_one_report() {
     said.state = CaptureState::Off;
     assert_eq!(foreseen(&said).0, 0);
 }
+
+#[test]
+fn the_guide_has_every_reason() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/missing.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    for (name, scene) in scenes() {
+        for row in scene.explain().rows {
+            assert!(
+                guide.contains(&format!("`{}`", row.reason)),
+                "`{}` of \"{name}\" is not told",
+                row.reason
+            );
+        }
+    }
+}
