@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::output::{Failure, is_broken_pipe};
+#[cfg(target_os = "linux")]
+use crate::run;
 use crate::{backup, doctor, export, query, reference, rules, runs, sync, token, up};
 
 /// How a verb ends: its exit code, or why it could not.
@@ -23,7 +25,7 @@ pub(crate) fn version() -> &'static str {
 }
 
 fn verbs() -> Vec<Verb> {
-    vec![
+    let mut verbs: Vec<Verb> = vec![
         (up::command(), up::run),
         (runs::command(), runs::run),
         (query::command(), query::run),
@@ -35,7 +37,13 @@ fn verbs() -> Vec<Verb> {
         (doctor::command(), doctor::run),
         (completions_command(), completions),
         (reference::command(), reference::run),
-    ]
+    ];
+    #[cfg(target_os = "linux")]
+    {
+        verbs.insert(1, (run::command(), run::run));
+        verbs.push((run::become_command(), run::become_run));
+    }
+    verbs
 }
 
 /// The whole command line.

@@ -15,6 +15,8 @@ mod output;
 mod query;
 mod reference;
 mod rules;
+#[cfg(target_os = "linux")]
+mod run;
 mod runs;
 mod sync;
 mod table;

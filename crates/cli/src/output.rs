@@ -10,12 +10,13 @@ pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
     is_quiet: bool,
+    code: u8,
 }
 
 impl Failure {
     /// A failure.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, is_quiet: false }
+        Self { message: message.into(), hint: None, is_quiet: false, code: 2 }
     }
 
     /// Adds the next step; an empty one is none.
@@ -23,6 +24,13 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         let hint = hint.into();
         self.hint = (!hint.is_empty()).then_some(hint);
+        self
+    }
+
+    /// Ends the program with this code instead of 2.
+    #[must_use]
+    pub(crate) fn code(mut self, code: u8) -> Self {
+        self.code = code;
         self
     }
 
@@ -45,7 +53,7 @@ impl Failure {
         if let Some(hint) = &self.hint {
             note(format_args!("hint: {}", printable(hint)));
         }
-        ExitCode::from(2)
+        ExitCode::from(self.code)
     }
 }
 

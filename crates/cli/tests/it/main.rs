@@ -34,5 +34,7 @@ mod process;
 mod prometheus;
 mod retention;
 mod rules;
+mod run;
 mod stream;
+mod terminal;
 mod words;

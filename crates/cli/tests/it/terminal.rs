@@ -1,0 +1,125 @@
+//! A program on a terminal of its own, as a person would sit at it.
+
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Command};
+use std::sync::mpsc::{Receiver, channel};
+
+use rustix::process::Pid;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+
+use crate::process::DEADLINE;
+
+/// The terminal and the program on it.
+pub(crate) struct Terminal {
+    master: File,
+    /// Kept open, so that what was set on the terminal is there to look at when the program has ended.
+    slave: File,
+    child: Child,
+    pieces: Receiver<Vec<u8>>,
+    seen: Vec<u8>,
+    /// How much of it was waited for already.
+    read: usize,
+}
+
+impl Terminal {
+    /// Starts `command` in a session of its own with this terminal as the controlling one.
+    pub(crate) fn start(command: &Command, columns: u16, rows: u16) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&master, size).unwrap();
+        let open = || {
+            use std::os::unix::fs::OpenOptionsExt;
+            let flags = rustix::fs::OFlags::NOCTTY.bits() as i32;
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .custom_flags(flags)
+                .open(OsStr::from_bytes(name.to_bytes()))
+                .unwrap()
+        };
+        let slave = open();
+        let mut on_terminal = Command::new("setsid");
+        for (variable, value) in command.get_envs() {
+            match value {
+                Some(value) => on_terminal.env(variable, value),
+                None => on_terminal.env_remove(variable),
+            };
+        }
+        on_terminal
+            .env("TERM", "xterm-256color")
+            .arg("--ctty")
+            .arg(command.get_program())
+            .args(command.get_args());
+        let child = on_terminal.stdin(open()).stdout(open()).stderr(open()).spawn().unwrap();
+        let master = File::from(master);
+        let mut reader = master.try_clone().unwrap();
+        let (send, pieces) = channel();
+        std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(length) = reader.read(&mut piece) {
+                if length == 0 || send.send(piece[..length].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { master, slave, child, pieces, seen: Vec::new(), read: 0 }
+    }
+
+    /// The program's process.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Presses keys.
+    pub(crate) fn write(&mut self, keys: &[u8]) {
+        self.master.write_all(keys).unwrap();
+    }
+
+    /// Waits until `text` has come since what was waited for last.
+    pub(crate) fn wait_for(&mut self, text: &str) {
+        let wanted = text.as_bytes();
+        loop {
+            if let Some(at) = self.seen[self.read..].windows(wanted.len()).position(|found| found == wanted) {
+                self.read += at + wanted.len();
+                return;
+            }
+            let Ok(piece) = self.pieces.recv_timeout(DEADLINE) else {
+                panic!(
+                    "waited in vain for {text:?} behind {:?}",
+                    String::from_utf8_lossy(&self.seen[self.read..])
+                );
+            };
+            self.seen.extend(piece);
+        }
+    }
+
+    /// Everything that was written so far.
+    pub(crate) fn text(&mut self) -> String {
+        self.seen.extend(self.pieces.try_iter().flatten());
+        String::from_utf8_lossy(&self.seen).into_owned()
+    }
+
+    /// How the terminal is set.
+    pub(crate) fn settings(&self) -> Termios {
+        tcgetattr(&self.slave).unwrap()
+    }
+
+    /// Waits for the program's end; its exit code.
+    pub(crate) fn end(&mut self) -> i32 {
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
