@@ -13,7 +13,7 @@ export function CapturePanel({ capture }: { capture: CaptureReport[] }) {
   const hosts = ownersOf(capture);
   const rows = hosts.flatMap(({ host, owned }) => owned.map((one) => ({ host, ...one })));
   return (
-    <section class="panel tall">
+    <section class="panel capture">
       <h2>
         Capture{' '}
         <span class="quiet">

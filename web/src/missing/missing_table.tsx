@@ -77,12 +77,29 @@ function Since({ since }: { since: number | null }) {
   );
 }
 
+/** A sentence of the server; what stands between backticks is a name. */
+function Sentence({ text }: { text: string }) {
+  return (
+    <>
+      {text.split('`').map((piece, at) =>
+        at % 2 === 1 ? (
+          <code key={at}>
+            <Name text={piece} limit={80} />
+          </code>
+        ) : (
+          piece && <Name text={piece} limit={400} />
+        ),
+      )}
+    </>
+  );
+}
+
 function Todo({ row }: { row: MissingRow }) {
   return (
     <>
       {row.hint && (
         <p>
-          <Name text={row.hint} limit={400} />
+          <Sentence text={row.hint} />
         </p>
       )}
       {row.command && (
@@ -124,7 +141,7 @@ export function MissingTable({ label, rows }: { label: string; rows: MissingRow[
                 <Where places={row.places} />
               </td>
               <td>
-                <Name text={row.text} limit={400} />
+                <Sentence text={row.text} />
               </td>
               <td class="since">
                 <Since since={row.since} />

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Board, MOUNTED_MAX } from '../charts/board';
 import { rank, type Section, sectionsOf } from '../charts/sections';
 import * as view from '../charts/view';
+import { AbsentCards } from '../components/absent_card';
 import { type CardActions, ChartCard } from '../components/chart_card';
 import { ChartToolbar } from '../components/chart_toolbar';
 import { EventLane } from '../components/event_lane';
@@ -95,6 +96,9 @@ export function ChartsTab({ board }: { board: Board }) {
                   point={(actions) => (pointed.current = actions)}
                 />
               ))}
+              {section.prefix === 'system' && !view.chartFilter.value && (
+                <AbsentCards board={board} height={HEIGHTS[columns]} />
+              )}
             </SectionView>
           );
         })}

@@ -66,7 +66,7 @@ function Answer({ answer, series }: { answer: MissingAnswer; series: number }) {
       {calm.length > 0 && (
         <section class="panel calm">
           <h2>
-            No fault <span class="quiet">not here, and rightly so</span>
+            No fault <span class="quiet">not there, and nothing is broken</span>
           </h2>
           <MissingTable label="No fault" rows={calm} />
         </section>
@@ -75,10 +75,17 @@ function Answer({ answer, series }: { answer: MissingAnswer; series: number }) {
   );
 }
 
-/** What may be said when no alarm is up: only what is known to be so. */
+/** What may be said when nothing is a fault: only what is known to be so. */
 function Nothing({ answer, series }: { answer: MissingAnswer; series: number }) {
   if (answer.capture.length === 0 && series === 0)
     return <span>Nothing is missed: autocapture has not spoken, and the run has none of its series.</span>;
+  if (answer.present < answer.expected)
+    return (
+      <span>
+        <b>Nothing fails.</b> {formatCount(answer.present)} of {formatCount(answer.expected)} series that
+        autocapture promises are there; why the others are not is told below.
+      </span>
+    );
   return (
     <span>
       <b>Nothing is missing.</b> {formatCount(series)} series, all sources answer.

@@ -17,6 +17,7 @@ import { formatCount, formatValue } from '../lib/number';
 import { paced } from '../lib/pace';
 import { shown } from '../lib/text';
 import { Bars } from '../ranks/bars';
+import { buttonsOf } from '../ranks/choices';
 import { rankLabel } from '../ranks/crew';
 import { Dots } from '../ranks/dots';
 import { type Cell, cellText, HeatMap, rowHeight } from '../ranks/heat_map';
@@ -30,8 +31,6 @@ import '../styles/ranks.css';
 
 const REFRESH_MS = 4000;
 const SPREAD_PX = 132;
-/** Choices that have a button; further ones are in a list. */
-const BUTTONS = 5;
 
 /** The tab. */
 export function RanksTab({ board }: TabProps) {
@@ -112,7 +111,7 @@ function useKeys(model: Ranks): void {
 function Toolbar({ model }: { model: Ranks }) {
   const choices = model.choices.value;
   const choice = model.choice.value;
-  const first = choices.slice(0, choices.length <= BUTTONS + 1 ? choices.length : BUTTONS);
+  const first = buttonsOf(choices);
   const further = choices.slice(first.length);
   const choose = (id: string) => setParams({ series: id === choices[0].id ? null : id });
   const loaded = model.loaded.value;

@@ -67,6 +67,20 @@ export function choicesOf(charts: ChartInfo[], crew: Crew): Choice[] {
   return [...own, ...ranked];
 }
 
+/** Choices that have a button at most, and letters on all of them. */
+const BUTTONS_MAX = 5;
+const LETTERS_MAX = 50;
+
+/** The first choices, as many as fit into a row of buttons; one at least. */
+export function buttonsOf(choices: Choice[]): Choice[] {
+  let letters = 0;
+  const end = choices.findIndex((choice, at) => {
+    letters += choice.text.length;
+    return at > 0 && (at >= BUTTONS_MAX || letters > LETTERS_MAX);
+  });
+  return end < 0 ? choices : choices.slice(0, end);
+}
+
 /** The choice that the address names, else the first. */
 export function chosen(choices: Choice[], id: string): Choice | null {
   return choices.find((c) => c.id === id) ?? choices[0] ?? null;

@@ -91,7 +91,7 @@ const ANSWER: Omit<MissingAnswer, 'run_id'> = {
     },
     {
       reason: 'other',
-      text: 'Rank 3 on host-2 reports it.',
+      text: 'Rank 3 on `host-2` reports it.',
       hint: null,
       command: null,
       since: null,
@@ -129,9 +129,23 @@ test('faults are counted and listed by reason; what is no fault stands apart', a
   expect(await page.evaluate(() => navigator.clipboard.readText())).toBe('truegauge doctor --gpu 3');
   const calm = table(page, 'No fault').getByRole('row').nth(1);
   await expect(calm).toContainText('Rank 3 on host-2 reports it.');
+  await expect(calm.locator('code')).toHaveText('host-2');
   await expect(calm).toContainText('rank 4');
   await expect(page.getByText('There is more than is listed here')).toBeVisible();
   await expect(page.locator('main img')).toHaveCount(0);
+});
+
+test('a chart that has no series says why in its place', async ({ page, server }) => {
+  await stub(page, { run_id: 'r', ...ANSWER });
+  await open(page, server, 'job', 'charts');
+  const absent = page.getByRole('region', { name: 'system/gpu/power_watts: absent' });
+  await expect(absent).toContainText('Absent: The card does not tell its power <img src=x');
+  await expect(absent).toContainText('truegauge doctor --gpu 3');
+  await expect(page.locator('.absent-card')).toHaveCount(2);
+  await expect(page.locator('main img')).toHaveCount(0);
+  await clean(page);
+  await absent.getByRole('link', { name: 'Why is it missing?' }).click();
+  await expect(page).toHaveURL(/\/missing$/);
 });
 
 test('nothing missing is said with what was counted', async ({ page, server }) => {
@@ -140,6 +154,10 @@ test('nothing missing is said with what was counted', async ({ page, server }) =
   await expect(page.locator('.verdict')).toContainText(
     /Nothing is missing\. \d+ series, all sources answer\./,
   );
+  await page.unroute('**/runs/*/missing*');
+  await stub(page, { run_id: 'r', expected: 14, present: 8, missing: [ANSWER.missing[1]], capture: [] });
+  await page.reload();
+  await expect(page.locator('.verdict')).toContainText('Nothing fails. 8 of 14 series');
   await expect(tab(page).getByRole('link', { name: 'Missing' })).toHaveText('Missing');
 });
 

@@ -4,7 +4,7 @@ import type { MetricRow, RunDetail } from '../../src/lib/answers';
 import type { CaptureReport } from '../../src/lib/missing';
 import type { Columns, PointsAnswer, PointsQuestion } from '../../src/lib/points';
 import { SHADES, scaleOf, shadeOf, shades } from '../../src/lib/ramp';
-import { type Choice, choicesOf, chosen, worseOf } from '../../src/ranks/choices';
+import { buttonsOf, type Choice, choicesOf, chosen, worseOf } from '../../src/ranks/choices';
 import { crewOf } from '../../src/ranks/crew';
 import { columnAt, columnEnds, columnsFor, type Grid, gridOf } from '../../src/ranks/grid';
 import { type HeatInk, paintHeat } from '../../src/ranks/paint';
@@ -157,6 +157,9 @@ describe('what can be compared', () => {
     expect(chosen(with_, 'grad_norm')?.id).toBe('grad_norm');
     expect(chosen(with_, 'gone')?.id).toBe('own');
     expect(chosen([], 'own')).toBeNull();
+    expect(buttonsOf(with_)).toEqual(with_);
+    const long = choicesOf(chartsOf(['a', 'b', 'c'].flatMap((n) => ranks(n.repeat(40)))), crew);
+    expect([buttonsOf(long).length, buttonsOf([]).length]).toEqual([2, 0]);
   });
   test('names say which side is the worse one', () => {
     expect(worseOf('train_step_seconds')).toBe('high');
