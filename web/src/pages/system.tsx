@@ -9,7 +9,7 @@ import { Failure } from '../components/failure';
 import type { TabProps } from '../components/later';
 import { zoomDepth } from '../lib/address';
 import { bind } from '../lib/keys';
-import { formatCount, formatValue } from '../lib/number';
+import { formatValue } from '../lib/number';
 import { shown as shownText, visible } from '../lib/text';
 import { HostFacts, limitsOf, NoGpus, NoSystem } from '../system/absent';
 import { AxisRow } from '../system/axis_row';
@@ -21,6 +21,7 @@ import * as look from '../system/look';
 import { Matrix } from '../system/matrix';
 import type { LaneSpec } from '../system/specs';
 import { SystemToolbar } from '../system/toolbar';
+import { counted } from '../system/words';
 import '../styles/system.css';
 
 /** What a host lane is measured against. */
@@ -103,7 +104,7 @@ export function SystemTab({ board }: TabProps) {
   );
 }
 
-const hostsTitle = (hosts: number) => (hosts > 1 ? `${formatCount(hosts)} hosts` : 'Host');
+const hostsTitle = (hosts: number) => (hosts > 1 ? counted(hosts, 'host') : 'Host');
 
 function useSystemKeys(system: SystemBoard, pointed: { current: LaneActions | null }): void {
   useLayoutEffect(() => {

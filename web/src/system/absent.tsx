@@ -2,8 +2,9 @@
 import { Name } from '../components/name';
 import { copy } from '../lib/download';
 import type { CaptureReport, MissingRow } from '../lib/missing';
-import { formatCount, formatValue } from '../lib/number';
+import { formatValue } from '../lib/number';
 import type { SystemBoard } from './board';
+import { counted } from './words';
 
 const ofGpu = (row: MissingRow) => row.metrics.some((m) => m.display.startsWith('system/gpu/'));
 
@@ -38,7 +39,7 @@ function Reason({ row }: { row: MissingRow }) {
     <div class="reason">
       <p>
         <Name text={row.text} limit={240} />
-        {hosts.size > 1 && <span class="quiet"> On {formatCount(hosts.size)} hosts.</span>}
+        {hosts.size > 1 && <span class="quiet"> On {counted(hosts.size, 'host')}.</span>}
       </p>
       {row.hint && (
         <p class="quiet">

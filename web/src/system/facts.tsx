@@ -1,5 +1,4 @@
 /** Facts of the selected card: whose it is, what it is, and what it reads beside its peers. */
-import { useComputed } from '@preact/signals';
 import { ink } from '../charts/model';
 import { Name } from '../components/name';
 import type { MetricRow } from '../lib/answers';
@@ -11,7 +10,7 @@ import type { SystemBoard } from './board';
 import { type Card, cardName } from './cards';
 import { laneValue } from './lane';
 import * as look from './look';
-import { deviation, spreadOf, valueAt } from './series';
+import { deviation, middle, valueAt } from './series';
 import { colours, type LaneSpec } from './specs';
 
 /** Whose a card is, in words. */
@@ -164,25 +163,20 @@ const Absent = ({ text }: { text: string }) => (
 
 /** What the card's lanes read at the cursor, and what its peers do. */
 function Readings({ system, card }: { system: SystemBoard; card: Card }) {
-  const spreads = useComputed(() =>
-    colours(system.lanes.value).flatMap((lane) => {
-      const data = system.data.value.get(lane.id);
-      const member = data?.members.find((m) => m.key === card.key);
-      if (!data || !member) return [];
-      const others = data.members.filter((m) => m !== member);
-      const spread = data.spread ?? (others.length > 0 ? spreadOf(data.x, others) : null);
-      return [{ lane, data, member, spread }];
-    }),
-  );
   const x = system.board.cursor[look.laneAxis.value].value;
+  const data = system.data.value;
   return (
     <>
-      {spreads.value.map(({ lane, data, member, spread }) => {
+      {colours(system.lanes.value).map((lane) => {
+        const own = data.get(lane.id);
+        const member = own?.members.find((m) => m.key === card.key);
+        if (!own || !member) return null;
         const unit = lane.rate ? '' : (system.chart(lane)?.unit ?? '');
-        const value = valueAt(data.x, member, x);
+        const value = valueAt(own.x, member, x);
+        const { spread } = own;
         const median = spread
           ? valueAt(spread.x, { y: spread.median, spacing: spread.spacing }, x)
-          : Number.NaN;
+          : middle(own.members.flatMap((m) => (m === member ? [] : valueAt(own.x, m, x))));
         const far = Number.isFinite(median) ? deviation(value, median, lane.compared!) : Number.NaN;
         const out = Math.abs(far) > lane.compared!.clip / 4 && far < 0 === (lane.compared!.worse === 'low');
         return (

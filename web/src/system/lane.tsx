@@ -1,5 +1,5 @@
 /** One lane: title and scope, plot, and what it reads at the cursor. */
-import { useComputed } from '@preact/signals';
+import { type ReadonlySignal, useComputed, useSignal } from '@preact/signals';
 import { useRef } from 'preact/hooks';
 import { ink } from '../charts/model';
 import { summary } from '../charts/summary';
@@ -48,9 +48,10 @@ function belongs(lane: LaneSpec, member: Member, card: Card): boolean {
   return lane.subject === 'host' || (card.owner !== null && pid === String(card.owner.pid));
 }
 
-/** What a lane draws now; `null` until it is read. */
-export function useDrawn(system: SystemBoard, lane: LaneSpec) {
+/** What a lane draws now; `null` until it is read, and while nobody sees it. */
+export function useDrawn(system: SystemBoard, lane: LaneSpec, seen: ReadonlySignal<boolean>) {
   return useComputed<Drawn | null>(() => {
+    if (!seen.value) return null;
     const data = system.data.value.get(lane.id);
     if (!data || data.axis !== look.laneAxis.value) return null;
     const chosen = system.cards.value.filter((c) => system.selected.value.includes(c.key));
@@ -82,8 +83,9 @@ export function useDrawn(system: SystemBoard, lane: LaneSpec) {
 export function LaneView({ system, lane, scope, point, openTable }: LaneProps) {
   const root = useRef<HTMLElement>(null);
   const body = useRef<HTMLDivElement>(null);
-  const drawn = useDrawn(system, lane);
-  useLanePlot(system, lane, drawn, root, body);
+  const seen = useSignal(false);
+  const drawn = useDrawn(system, lane, seen);
+  useLanePlot(system, lane, drawn, seen, root, body);
   const chart = system.chart(lane);
   const name = chart?.name ?? lane.title;
   const actions: LaneActions = {

@@ -1,4 +1,5 @@
 /** A lane as a table: the text alternative with every bucket. */
+import { useSignal } from '@preact/signals';
 import { placeText } from '../charts/summary';
 import { Dialog } from '../components/dialog';
 import { zone } from '../lib/clock';
@@ -13,7 +14,7 @@ const ROWS_MAX = 2000;
 /** Shows what is drawn, row by row. */
 export function LaneTable(props: { system: SystemBoard; lane: LaneSpec; close: () => void }) {
   const { system, lane, close } = props;
-  const drawn = useDrawn(system, lane).value;
+  const drawn = useDrawn(system, lane, useSignal(true)).value;
   if (!drawn) return null;
   const unit = lane.rate ? '' : (system.chart(lane)?.unit ?? '');
   const { x, lines } = drawn.shape;

@@ -1,19 +1,19 @@
 /** Cards as a matrix of hosts and numbers, coloured by how far each one is from the others. */
 import { effect, useComputed, useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
-import { hatch } from '../charts/ink';
+import { hatch, type Ink } from '../charts/ink';
 import { ink } from '../charts/model';
 import { Name } from '../components/name';
 import { setParams } from '../lib/address';
-import { formatCount } from '../lib/number';
 import { shown } from '../lib/text';
 import type { SystemBoard } from './board';
 import { type Card, cardKey, cardName, gridOf } from './cards';
 import { laneValue } from './lane';
 import * as look from './look';
-import { shadeText } from './paint';
-import { badness, deviation, spreadOf, valueAt } from './series';
-import { colours } from './specs';
+import { shadeAt, shadeText } from './paint';
+import { badness, deviation, middle, valueAt } from './series';
+import { colours, type LaneSpec } from './specs';
+import { counted } from './words';
 
 const CELL = 24;
 const SMALLEST = 4;
@@ -38,23 +38,56 @@ function layoutOf(cards: Card[], room: number): Layout {
   return { ...grid, w, h, gap: Math.min(w, h) > 8 ? 3 : 1 };
 }
 
-/** How a card compares at the cursor, or newest. */
-function useReading(system: SystemBoard) {
-  const spread = useComputed(() => {
-    const lane = system.colour.value;
-    const data = lane && system.data.value.get(lane.id);
-    return data ? (data.spread ?? spreadOf(data.x, data.members)) : null;
+/** Draws the cells; what cannot be compared is hatched, what is chosen has a ring. */
+function drawCells(
+  sheet: HTMLCanvasElement,
+  { hosts, gpus, at, w, h, gap }: Layout,
+  cells: { key: string; shade: number | null }[],
+  chosen: string[],
+  colour: Ink,
+): void {
+  const ratio = window.devicePixelRatio || 1;
+  sheet.width = Math.round(gpus.length * w * ratio);
+  sheet.height = Math.round(hosts.length * h * ratio);
+  const ctx = sheet.getContext('2d')!;
+  ctx.scale(ratio, ratio);
+  const columns = new Map(gpus.map((gpu, place) => [gpu, place * w]));
+  const rows = new Map(hosts.map((host, place) => [host, place * h]));
+  const boxOf = (card: Card) => ({
+    x: columns.get(card.gpu)!,
+    y: rows.get(card.host)!,
+    w: w - gap,
+    h: h - gap,
   });
+  for (const { key, shade } of cells) {
+    const box = boxOf(at.get(key)!);
+    ctx.fillStyle = shade === null ? colour.sunk : shadeText(shade);
+    ctx.fillRect(box.x, box.y, box.w, box.h);
+    if (shade === null) hatch(ctx, box, colour.line2, 1);
+  }
+  ctx.strokeStyle = colour.text;
+  ctx.lineWidth = Math.min(w, h) > 8 ? 2 : 1;
+  for (const key of chosen) {
+    const card = at.get(key);
+    if (!card) continue;
+    const box = boxOf(card);
+    ctx.strokeRect(box.x + 0.5, box.y + 0.5, box.w - 1, box.h - 1);
+  }
+}
+
+/** How cards compare: at a place on the axis, or newest. */
+function useReading(system: SystemBoard) {
   return useComputed(() => {
     const lane = system.colour.value;
     const data = lane && system.data.value.get(lane.id);
-    const all = spread.value;
-    if (!lane || !data || !all) return null;
-    const members = new Map(data.members.map((m) => [m.key, m]));
-    return (key: string, x: number | null) => {
-      const member = members.get(key);
-      const median = valueAt(all.x, { y: all.median, spacing: all.spacing }, x);
-      return { lane, median, value: member ? valueAt(data.x, member, x) : Number.NaN };
+    if (!lane || !data) return null;
+    return (x: number | null) => {
+      const values = new Map(data.members.map((m) => [m.key, valueAt(data.x, m, x)]));
+      const { spread } = data;
+      const median = spread
+        ? valueAt(spread.x, { y: spread.median, spacing: spread.spacing }, x)
+        : middle([...values.values()]);
+      return { lane, median, values };
     };
   });
 }
@@ -67,52 +100,32 @@ export function Matrix({ system }: { system: SystemBoard }) {
   const cards = system.cards.value;
   const labelled = gridOf(cards).hosts.length > 1;
   const layout = layoutOf(cards, labelled ? 176 : 234);
-  const { hosts, gpus, at, w, h, gap } = layout;
+  const { hosts, gpus, at, w, h } = layout;
   const able = colours(system.lanes.value);
   const words = labelled && h >= LABELLED;
 
-  useEffect(
-    () =>
-      effect(() => {
-        const read = reading.value;
-        const x = system.board.cursor[look.laneAxis.value].value;
-        const chosen = system.selected.value;
-        const colour = ink.value;
-        const sheet = canvas.current;
-        if (!sheet) return;
-        const ratio = window.devicePixelRatio || 1;
-        sheet.width = Math.round(gpus.length * w * ratio);
-        sheet.height = Math.round(hosts.length * h * ratio);
-        const ctx = sheet.getContext('2d')!;
-        ctx.scale(ratio, ratio);
-        hosts.forEach((host, row) => {
-          gpus.forEach((gpu, column) => {
-            const key = cardKey(host, gpu);
-            if (!at.has(key)) return;
-            const box = { x: column * w, y: row * h, w: w - gap, h: h - gap };
-            const found = read?.(key, x);
-            const bad = found ? badness(found.value, found.median, found.lane.compared!) : Number.NaN;
-            ctx.fillStyle = Number.isFinite(bad) ? shadeText(bad) : colour.sunk;
-            ctx.fillRect(box.x, box.y, box.w, box.h);
-            if (!Number.isFinite(bad)) hatch(ctx, box, colour.line2, 1);
-          });
-        });
-        ctx.strokeStyle = colour.text;
-        ctx.lineWidth = Math.min(w, h) > 8 ? 2 : 1;
-        for (const key of chosen) {
-          const card = at.get(key);
-          if (!card) continue;
-          const [column, row] = [gpus.indexOf(card.gpu), hosts.indexOf(card.host)];
-          ctx.strokeRect(column * w + 0.5, row * h + 0.5, w - gap - 1, h - gap - 1);
-        }
-      }),
-    [cards, w, h, reading],
-  );
+  useEffect(() => {
+    let before = '';
+    return effect(() => {
+      const now = reading.value?.(system.board.cursor[look.laneAxis.value].value);
+      const chosen = system.selected.value;
+      const colour = ink.value;
+      const bad = (key: string) =>
+        now ? badness(now.values.get(key) ?? Number.NaN, now.median, now.lane.compared!) : Number.NaN;
+      const cells = [...at.keys()].map((key) => ({ key, shade: shadeAt(bad(key)) }));
+      // The cursor moves much more often than a cell takes another shade.
+      const picture = [colour.text, ...chosen, ...cells.map((c) => c.shade)].join();
+      if (!canvas.current || picture === before) return;
+      before = picture;
+      drawCells(canvas.current, layout, cells, chosen, colour);
+    });
+  }, [cards, w, h, reading]);
 
   const say = (card: Card) => {
-    const found = reading.peek()?.(card.key, system.board.cursor[look.laneAxis.peek()].peek());
-    const unit = found ? (system.chart(found.lane)?.unit ?? '') : '';
-    said.value = found ? `${cardName(card)}: ${spoken(found, unit)}` : cardName(card);
+    const now = reading.peek()?.(system.board.cursor[look.laneAxis.peek()].peek());
+    const unit = now ? (system.chart(now.lane)?.unit ?? '') : '';
+    const value = now?.values.get(card.key) ?? Number.NaN;
+    said.value = now ? `${cardName(card)}: ${spoken({ ...now, value }, unit)}` : cardName(card);
   };
   const pick = (event: MouseEvent) => {
     const box = canvas.current!.getBoundingClientRect();
@@ -176,7 +189,7 @@ export function Matrix({ system }: { system: SystemBoard }) {
           )}
           <div
             role="application"
-            aria-label={`${formatCount(cards.length)} GPUs of ${formatCount(hosts.length)} hosts; arrow keys choose one, with Shift they add`}
+            aria-label={`${counted(cards.length, 'GPU')} of ${counted(hosts.length, 'host')}; arrow keys choose one, with Shift they add`}
             tabIndex={0}
             onKeyDown={keys}
             onClick={pick}
@@ -200,7 +213,12 @@ export function Matrix({ system }: { system: SystemBoard }) {
   );
 }
 
-type Found = { lane: import('./specs').LaneSpec; median: number; value: number };
+/** How a card compares. */
+interface Found {
+  lane: LaneSpec;
+  median: number;
+  value: number;
+}
 
 function spoken({ lane, median, value }: Found, unit: string): string {
   if (Number.isNaN(value)) return 'absent';

@@ -7,9 +7,13 @@ import type { Drawn, Part } from './drawn';
 import { badness, valueAt } from './series';
 import type { Compared } from './specs';
 
+/** The shade of the ramp for how bad something is; `null` for what cannot be said. */
+export const shadeAt = (bad: number) =>
+  Number.isFinite(bad) ? Math.round(((bad + 1) / 2) * (SHADES - 1)) : null;
+
 /** A shade of the ramp as CSS. */
-export function shadeText(bad: number): string {
-  const pixel = diverging.value[Math.round(((bad + 1) / 2) * (SHADES - 1))];
+export function shadeText(shade: number): string {
+  const pixel = diverging.value[shade];
   return `rgb(${pixel & 255} ${(pixel >> 8) & 255} ${(pixel >> 16) & 255})`;
 }
 
@@ -66,8 +70,9 @@ export function paintMap(u: uPlot, drawn: Drawn, compared: Compared | null, ink:
         compared && spread
           ? badness(value, medians[column], compared)
           : ((value - low) / Math.max(high - low, 1e-12)) * 2 - 1;
-      if (!Number.isFinite(bad)) continue;
-      ctx.fillStyle = shadeText(bad);
+      const shade = shadeAt(bad);
+      if (shade === null) continue;
+      ctx.fillStyle = shadeText(shade);
       ctx.fillRect(bbox.left + column * width, top, width, bottom - top);
     }
   });

@@ -207,10 +207,11 @@ export function badness(value: number, median: number, compared: Compared): numb
   return Math.min(1, Math.max(-1, compared.worse === 'low' ? -far : far));
 }
 
-const middle = (values: number[]) => {
-  const sorted = Float64Array.from(values).sort();
+/** The median of what is there; NaN of nothing. */
+export function middle(values: number[]): number {
+  const sorted = Float64Array.from(values.filter((v) => !Number.isNaN(v))).sort();
   return sorted.length > 0 ? quantile(sorted, 0.5) : Number.NaN;
-};
+}
 
 /** Series that stand apart from the others over the whole span, the furthest first, at most `most`. */
 export function outliersOf(

@@ -7,6 +7,7 @@ import type { Axis } from '../lib/points';
 import { formatSpan } from '../lib/time';
 import type { SystemBoard } from './board';
 import * as look from './look';
+import { counted } from './words';
 
 const AXES: { value: Axis; content: string; title: string }[] = [
   { value: 'step', content: 'Step', title: 'Times, labelled with the training step of that time' },
@@ -20,13 +21,13 @@ function sourceText(system: SystemBoard): string {
   const every = new Set(reports.map((r) => r.interval_seconds).filter((s) => s > 0));
   const hosts = new Set(system.cards.value.map((c) => c.host));
   if (look.scope.value === 'nodes' && system.agents.value === true)
-    return `Source: agents of ${formatCount(hosts.size)} hosts`;
+    return `Source: agents of ${counted(hosts.size, 'host')}`;
   if (look.scope.value === 'nodes' && system.agents.value === false)
     return 'No agent reports these nodes: all cards that the run knows';
   const processes = reports.filter((r) => r.state === 'sampling').length;
   if (processes === 0) return '';
   const often = every.size === 1 ? `, every ${formatSpan([...every][0])}` : '';
-  return `Source: ${formatCount(processes)} ${processes === 1 ? 'process' : 'processes'}${often}`;
+  return `Source: ${counted(processes, 'process', 'processes')}${often}`;
 }
 
 /** Share of the cards' ticks that came, over what is drawn. */
@@ -57,6 +58,7 @@ export function SystemToolbar({ system }: { system: SystemBoard }) {
   const most = Math.max(0, ...[...system.data.value.values()].map((d) => d.total));
   const share = coverage(system);
   const source = sourceText(system);
+  const spread = [...system.data.value.values()].some((d) => d.spread !== null);
   const many = most > look.LINES_USUAL || system.cards.value.length > 1;
   const items = () =>
     system.lanes.value.map((lane) => ({
@@ -89,10 +91,11 @@ export function SystemToolbar({ system }: { system: SystemBoard }) {
             label="Show"
             choices={[
               { value: 'spread', content: 'Median, spread, outliers' },
-              { value: 'lines', content: 'All lines' },
+              // Too many to be sent one by one.
+              ...(spread ? [] : [{ value: 'lines' as const, content: 'All lines' }]),
               { value: 'map', content: 'Heat map' },
             ]}
-            value={look.showOf(Math.max(owned, 1))}
+            value={spread && look.show.value !== 'map' ? 'spread' : look.showOf(Math.max(owned, 1))}
             choose={(value) => setParams({ show: value })}
           />
         </>

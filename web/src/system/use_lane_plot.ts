@@ -1,5 +1,5 @@
 /** Keeps the plot of a lane mounted while it is on the screen, and drawn when what it shows changes. */
-import { effect, type ReadonlySignal, useSignal } from '@preact/signals';
+import { effect, type ReadonlySignal, type Signal, useSignal } from '@preact/signals';
 import type { RefObject } from 'preact';
 import { useEffect } from 'preact/hooks';
 import type uPlot from 'uplot';
@@ -20,15 +20,15 @@ import type { LaneSpec } from './specs';
 export const Y_WIDTH = 52;
 const SMALLEST = 20;
 
-/** Mounts it in `body`. */
+/** Mounts it in `body`, and tells whether it is `seen`. */
 export function useLanePlot(
   system: SystemBoard,
   lane: LaneSpec,
   drawn: ReadonlySignal<Drawn | null>,
+  seen: Signal<boolean>,
   root: RefObject<HTMLElement | null>,
   body: RefObject<HTMLDivElement | null>,
 ): void {
-  const seen = useSignal(false);
   const size = useSignal<[number, number]>([0, 0]);
   useEffect(() => {
     const { board } = system;

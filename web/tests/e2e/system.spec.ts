@@ -197,6 +197,7 @@ test('spread, all lines and heat map are one click apart', async ({ page, server
   await page.reload();
   await expect(page.getByRole('button', { name: 'Heat map' })).toHaveAttribute('aria-pressed', 'true');
   // What cannot be held against peers keeps its spread.
+  await lane(page, 'tree_cpu').scrollIntoViewIfNeeded();
   await expect(lane(page, 'tree_cpu').locator('dt').filter({ hasText: 'median of 31' })).toBeVisible();
   await expect(lane(page, 'clock').locator('dt')).toHaveText(['host-3/1']);
 });
@@ -255,7 +256,7 @@ test('a lane is a table, and a file with every point', async ({ page, server }) 
 
 test('few cards are lines of their own, and one card needs no matrix', async ({ page, server }) => {
   await openSystem(page, server, 'node');
-  await expect(matrix(page)).toHaveAttribute('aria-label', /^4 GPUs of 1 hosts/);
+  await expect(matrix(page)).toHaveAttribute('aria-label', /^4 GPUs of 1 host;/);
   await expect(page.getByRole('button', { name: 'All lines' })).toHaveAttribute('aria-pressed', 'true');
   await expect(lane(page, 'clock').locator('dt')).toHaveText(['GPU 3', 'GPU 0', 'GPU 1', 'GPU 2']);
   await openSystem(page, server, 'single');
@@ -308,7 +309,7 @@ test('where agents report the nodes, whole nodes are theirs', async ({ page, ser
     })),
   );
   await openSystem(page, server, 'watched', '?scope=nodes');
-  await expect(page.getByText('Source: agents of 1 hosts')).toBeVisible();
+  await expect(page.getByText('Source: agents of 1 host')).toBeVisible();
   await expect(matrix(page)).toHaveAttribute('aria-label', /^4 GPUs/);
   await expect(lane(page, 'clock').locator('dt')).toHaveText(['GPU 3', 'GPU 0', 'GPU 1', 'GPU 2']);
   await expect(lane(page, 'clock').locator('dd')).toHaveText(['1,200', '1,700', '1,701', '1,702']);
