@@ -232,10 +232,13 @@ fn a_device_that_blocks_while_it_is_named_leaves_a_gap() {
     let stuck = "blocked = [\"nvmlDeviceGetName\"]";
     let machine = GpuMachine::new(&gpus(&[WHOLE, stuck]));
     let options = GpuOptions { start_deadline: Duration::from_millis(1500), ..machine.options() };
-    let sampler = GpuSampler::open(&options).unwrap();
+    let mut sampler = GpuSampler::open(&options).unwrap();
     assert_eq!(sampler.devices().len(), 1);
     assert!(sampler.unreadable()[0].1.contains("no answer in 1.5 s"));
+    let generation = sampler.generation();
     machine.play(&gpus(&[WHOLE, WHOLE]));
+    assert!(until(|| gpu_tick(&mut sampler, &[0, 1]).len() == 2), "which it fills when it answers");
+    assert!(sampler.unreadable().is_empty() && sampler.generation() > generation);
 }
 
 #[test]

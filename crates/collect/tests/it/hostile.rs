@@ -92,6 +92,78 @@ proptest! {
     }
 }
 
+/// Everything that the samplers read, in turn made something that no kernel would write.
+#[test]
+fn files_that_are_huge_binary_empty_folders_or_gone_cost_numbers_only() {
+    let digits = vec![b'9'; 1 << 20];
+    let lines = b"0::/\n".repeat(200_000);
+    let zeros = vec![0; 1 << 16];
+    let contents: [&[u8]; 5] = [&digits, &lines, &zeros, b"\xff\xfe\xfd", b""];
+    for path in FILES {
+        let mut machine = Machine::new();
+        machine.mount_unified();
+        machine.cgroup("0::/\n");
+        let (mut node, mut process) = (machine.node(), machine.process());
+        let mut at_ns = 0;
+        let mut tick = || {
+            at_ns += 1_000_000_000;
+            let mut check = |desc: &'static model::Desc, value: f64| {
+                assert!(value.is_finite() && value >= 0.0, "{} is {value} with a bad {path}", desc.name);
+            };
+            node.sample(at_ns, &mut check);
+            node.sample_extras(at_ns, &mut check);
+            process.sample(at_ns, &mut check);
+            process.sample_extras(at_ns, &mut check);
+        };
+        tick();
+        for content in contents {
+            machine.write(path, content);
+            tick();
+        }
+        std::fs::remove_file(machine.path(path)).unwrap();
+        tick();
+        std::fs::create_dir(machine.path(path)).unwrap();
+        tick();
+        std::fs::remove_dir(machine.path(path)).unwrap();
+        std::os::unix::fs::symlink(machine.path(path), machine.path(path)).unwrap();
+        tick();
+    }
+}
+
+/// A file that another thread replaces while it is read, again and again.
+#[test]
+fn files_that_change_while_they_are_read_give_one_of_their_states() {
+    let mut machine = Machine::new();
+    machine.mount_unified();
+    machine.cgroup("0::/\n");
+    machine.write("sys/fs/cgroup/memory.max", "1073741824\n");
+    let path = machine.path("sys/fs/cgroup/memory.current");
+    let swap = machine.path("sys/fs/cgroup/memory.current.new");
+    std::fs::write(&path, "1000\n").unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let states = ["1000\n", "536870912\n", "", "garbage\n"];
+            for state in states.iter().cycle().take(1_000_000) {
+                if is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+                std::fs::write(&swap, state).unwrap();
+                std::fs::rename(&swap, &path).unwrap();
+            }
+        });
+        let mut node = machine.node();
+        for at_ns in 1..2000 {
+            node.sample(at_ns, &mut |desc, value| {
+                if desc.name == "system/memory/used_bytes" {
+                    assert!([1000.0, 536_870_912.0, 34_359_738_368.0].contains(&value), "{value}");
+                }
+            });
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
 #[test]
 fn a_boot_id_is_a_uuid_or_nothing() {
     let machine = Machine::new();
