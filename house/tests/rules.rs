@@ -101,3 +101,28 @@ fn links_in_documents_lead_somewhere() {
     }
     none(broken, "mend the link or add the page");
 }
+
+/// A page that names a test, as a link to its file, says what the test shows: so it has to be there.
+#[test]
+fn tests_that_documents_name_are_there() {
+    let folder = root().join("docs/reference");
+    let page = read("docs/reference/capture-cases.md");
+    let links =
+        page.split("[`").skip(1).filter_map(|rest| rest.split_once("`](")).filter_map(|(name, rest)| {
+            let file = rest.split(')').next()?;
+            (!file.ends_with(".md")).then_some((name, file))
+        });
+    let links: Vec<(&str, &str)> = links.collect();
+    assert!(links.len() > 30, "{} tests are named", links.len());
+    let is_there = |(name, file): &(&str, &str)| {
+        let text = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
+        [format!("fn {name}("), format!("def {name}(")].iter().any(|head| text.contains(head))
+    };
+    let missing = links.iter().filter(|link| !is_there(link));
+    none(
+        missing.map(|(name, file)| format!("`{name}` is not in {file}")).collect(),
+        "name the test that shows it, in docs/reference/capture-cases.md",
+    );
+    let cases = (1..=25).filter(|case| !page.contains(&format!("| W{case} |")));
+    none(cases.map(|case| format!("W{case} has no row")).collect(), "each case has one row");
+}
