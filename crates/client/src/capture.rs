@@ -8,6 +8,9 @@ use wire::push::{Elsewhere, PushRequest, PushResponse};
 use crate::ownership::Frameworks;
 use crate::shared::{Shared, lock};
 
+/// The reason for points of a device that another process of the run reports: nothing is lost, and
+/// the answer says it of the device.
+pub(crate) const REPORTED_ELSEWHERE: &str = "gpu_reported_elsewhere";
 /// Most refused series that wait for the sampler to hear of them.
 const REFUSALS_MAX: usize = 2_000;
 /// Prefix of the sampler's series.
@@ -74,7 +77,7 @@ fn refusals(request: &PushRequest, answer: &PushResponse) -> Vec<Refusal> {
     let named = answer.refused_series.iter();
     named
         .filter_map(|refused| Some((request.series.get(refused.index as usize)?, &refused.reason)))
-        .filter(|(series, _)| series.name.starts_with(PREFIX))
+        .filter(|(series, reason)| series.name.starts_with(PREFIX) && *reason != REPORTED_ELSEWHERE)
         .map(|(series, reason)| Refusal {
             name: series.name.clone(),
             labels: series.labels.iter().map(|l| (l.key.clone(), l.value.clone())).collect(),

@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 use model::SESSION_HEARTBEAT_SECONDS;
 use wire::push::PushResponse;
 
+use crate::capture::REPORTED_ELSEWHERE;
 use crate::outbox::{Link, Outbox, Stage};
 use crate::shared::{Shared, lock};
 use crate::transport::{Away, Transport, Verdict};
 use crate::warning::Warning;
 
-/// The reason for points of a device that another process of the run reports.
-const REPORTED_ELSEWHERE: &str = "gpu_reported_elsewhere";
 /// Longest time that a point waits in memory while the server is there.
 const SEND_EVERY: Duration = Duration::from_millis(100);
 /// The same while it is away: fewer, larger records.
@@ -136,7 +135,6 @@ fn take_refusals(outbox: &mut Outbox, answer: &PushResponse) {
     for refused in &answer.refused {
         outbox.refusals.push((refused.reason.clone(), refused.count));
         if refused.reason == REPORTED_ELSEWHERE {
-            // Another process has the device: nothing is lost.
             continue;
         }
         outbox.warnings.push(Warning {

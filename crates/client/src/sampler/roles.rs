@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use collect::gpu::GpuSampler;
 use model::{Arbitration, CaptureOwner, DeviceRole, NodeRole};
-use wire::push::Elsewhere;
 
 use crate::claims::{Claim, Claims};
 use crate::ownership::{Card, Frameworks, GpuEnvironment, Resolved, resolve};
 
 /// How long a device is left alone that the server has from another process.
 const ELSEWHERE: Duration = Duration::from_mins(1);
+/// Ticks within which the server says so again, when it still has it from there.
+const ANSWER_TICKS: u64 = 2;
 /// Ticks between two looks at who has the devices that others report, once the roles are settled.
 const LOOK_TICKS: u64 = 16;
 /// Ticks at the start in which roles change, so that every one of them looks.
@@ -25,8 +26,36 @@ struct Device {
     is_held: bool,
     /// Who has it, when another process does.
     owner: Option<CaptureOwner>,
-    /// The server has it from another process, which shares no lock; ask again then.
-    elsewhere: Option<(CaptureOwner, Instant)>,
+    elsewhere: Option<Elsewhere>,
+}
+
+/// The server has a device from another process, which shares no lock with this one.
+#[derive(Debug)]
+struct Elsewhere {
+    owner: CaptureOwner,
+    /// When to try again.
+    again_at: Instant,
+    /// The tick of that try.
+    tried: Option<u64>,
+}
+
+impl Elsewhere {
+    fn new(owner: CaptureOwner, now: Instant) -> Self {
+        Self { owner, again_at: now + ELSEWHERE, tried: None }
+    }
+
+    /// Whether to sample the device at this tick.
+    fn is_due(&mut self, now: Instant, tick: u64) -> bool {
+        if now >= self.again_at && self.tried.is_none() {
+            self.tried = Some(tick);
+        }
+        self.tried.is_some()
+    }
+
+    /// Whether the server has not minded a try.
+    fn is_over(&self, tick: u64) -> bool {
+        self.tried.is_some_and(|tried| tick > tried + ANSWER_TICKS)
+    }
 }
 
 /// The roles of this process.
@@ -183,12 +212,12 @@ impl Roles {
     }
 
     /// The server has these devices from other processes.
-    pub(super) fn hear_elsewhere(&mut self, heard: Vec<Elsewhere>) {
+    pub(super) fn hear_elsewhere(&mut self, heard: Vec<wire::push::Elsewhere>) {
         for one in heard {
             let owner = CaptureOwner { host: one.host, pid: one.pid, rank: one.rank };
             let device = self.devices.iter_mut().find(|device| device.card.index == one.gpu);
             if let Some(device) = device {
-                device.elsewhere = Some((owner, Instant::now() + ELSEWHERE));
+                device.elsewhere = Some(Elsewhere::new(owner, Instant::now()));
                 self.has_changed = true;
             }
         }
@@ -198,8 +227,11 @@ impl Roles {
     pub(super) fn sampled(&mut self, gpus: &mut Vec<u32>) {
         gpus.clear();
         let now = Instant::now();
-        for device in self.devices.iter().filter(|device| device.is_held) {
-            if device.elsewhere.as_ref().is_none_or(|(_, until)| now >= *until) {
+        for device in self.devices.iter_mut().filter(|device| device.is_held) {
+            if device.elsewhere.take_if(|elsewhere| elsewhere.is_over(self.ticks)).is_some() {
+                self.has_changed = true;
+            }
+            if device.elsewhere.as_mut().is_none_or(|elsewhere| elsewhere.is_due(now, self.ticks)) {
                 gpus.push(device.card.index);
             }
         }
@@ -269,11 +301,29 @@ impl Device {
     fn role(&self) -> DeviceRole {
         match (&self.elsewhere, &self.owner) {
             _ if self.card.mig => DeviceRole::Mig,
-            (Some((owner, _)), _) => DeviceRole::ReportedElsewhere(owner.clone()),
+            (Some(elsewhere), _) => DeviceRole::ReportedElsewhere(elsewhere.owner.clone()),
             _ if self.is_held => DeviceRole::Owned,
             _ if !self.is_visible => DeviceRole::NotVisible,
             (None, Some(owner)) => DeviceRole::Other(owner.clone()),
             (None, None) => DeviceRole::Waiting,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_of_another_pod_is_tried_once_a_minute_until_nobody_minds() {
+        let start = Instant::now();
+        let mut elsewhere = Elsewhere::new(CaptureOwner::default(), start);
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        assert!(!elsewhere.is_due(at(1), 1) && !elsewhere.is_due(at(59), 2));
+        assert!(elsewhere.is_due(at(61), 3), "tried");
+        assert!(elsewhere.is_due(at(62), 4) && !elsewhere.is_over(5), "the answer is not here yet");
+        assert!(elsewhere.is_over(6));
+        let mut minded = Elsewhere::new(CaptureOwner::default(), at(61));
+        assert!(!minded.is_due(at(90), 4), "said again: left alone for another minute");
     }
 }

@@ -245,3 +245,59 @@ impl<'a> Ticker<'a> {
 fn subject(metric: &'static model::Desc) -> Subject {
     Subject { metric, gpu: None, labels: &[] }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The requests of every spool in `folder`.
+    fn spooled(folder: &std::path::Path) -> Vec<wire::push::PushRequest> {
+        let mut requests = Vec::new();
+        for spool in spool::list(folder) {
+            let mut reader = spool::Reader::open(&spool).unwrap();
+            while let Some(record) = reader.next().unwrap() {
+                requests.push(wire::push::decode(&record.bytes).unwrap());
+            }
+        }
+        requests
+    }
+
+    /// A run that is kept in a spool, and samples only when told to.
+    fn run(folder: &std::path::Path) -> crate::Run {
+        crate::Run::start(crate::Config {
+            offline: true,
+            spool_dir: Some(folder.to_owned()),
+            capture_system_metrics: false,
+            ..crate::Config::default()
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn wall_clock_that_jumps_moves_points_and_no_rate() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = run(folder.path());
+        let shared = run.shared().unwrap();
+        let signal = Arc::new(Signal::new());
+        let mut ticker = Ticker::new(shared, &signal, None);
+        let second = 1_000_000_000;
+        let start = 1_800_000_000 * second;
+        // An hour forward, then two back, while the machine counts seconds.
+        let jumps = [0, 3_601, -3_598];
+        for (at, jump) in jumps.into_iter().enumerate() {
+            let monotonic_ns = (at as u64 + 1) * second as u64;
+            ticker.tick_at(Moment { time_ns: start + jump * second, monotonic_ns }, false).unwrap();
+        }
+        run.finish();
+        let of = |name: &str| {
+            let series = spooled(folder.path()).into_iter().flat_map(|request| request.series);
+            series.filter(|s| s.name == name).flat_map(|s| s.samples().unwrap()).collect::<Vec<_>>()
+        };
+        let rss: Vec<_> =
+            of("system/process/rss_bytes").iter().map(|p| (p.step, p.time_ns - start)).collect();
+        assert_eq!(rss, [(Some(0), 0), (Some(1), 3_601 * second), (Some(2), -3_598 * second)]);
+        let cpu = of("system/process/cpu_utilization");
+        assert_eq!(cpu.len(), 2, "one rate for each later tick");
+        assert!(cpu.iter().all(|point| (0.0..100_000.0).contains(&point.value)), "{cpu:?}");
+    }
+}
