@@ -219,17 +219,17 @@ pub fn environment(run: &Run) -> Vec<(&'static str, String)> {
 /// Whether a wrapper that `wrapper` names reports this very process for the run.
 pub(crate) fn is_reported_by(wrapper: &str, run_id: RunId) -> bool {
     let named = wrapper.split_once(':').filter(|(_, run)| *run == run_id.to_string());
-    named.and_then(|(pid, _)| pid.parse::<u32>().ok()).is_some_and(|pid| parent_id() == Some(pid))
+    named.and_then(|(pid, _)| pid.parse::<u32>().ok()).is_some_and(is_parent)
 }
 
 #[cfg(unix)]
-fn parent_id() -> Option<u32> {
-    Some(std::os::unix::process::parent_id())
+fn is_parent(pid: u32) -> bool {
+    std::os::unix::process::parent_id() == pid
 }
 
 #[cfg(not(unix))]
-fn parent_id() -> Option<u32> {
-    None
+fn is_parent(_pid: u32) -> bool {
+    false
 }
 
 #[cfg(test)]

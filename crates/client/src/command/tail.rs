@@ -47,7 +47,9 @@ mod tests {
 
     fn tail(pieces: &[&[u8]]) -> String {
         let mut tail = Tail::default();
-        pieces.iter().for_each(|piece| tail.push(piece));
+        for piece in pieces {
+            tail.push(piece);
+        }
         assert!(tail.bytes.capacity() <= 4 * TAIL_BYTES_MAX, "{}", tail.bytes.capacity());
         tail.text()
     }
@@ -77,7 +79,7 @@ mod tests {
 
     #[test]
     fn text_that_is_no_text_stays_within_the_bound() {
-        let text = tail(&[&[0xff; 3 * TAIL_BYTES_MAX]]);
+        let text = tail(&[&vec![0xff; 3 * TAIL_BYTES_MAX]]);
         assert!(text.len() <= TAIL_BYTES_MAX && text.chars().all(|c| c == '\u{fffd}'));
     }
 }
