@@ -127,7 +127,6 @@ export class Ranks {
         this.loaded.value = { ...reading, axis, choice: choice.id };
         this.error.value = null;
         this.answered = question;
-        this.board.answered.value = this.board.answered.peek() + 1;
       });
     } catch (error) {
       if (!isAbort(error)) this.error.value = error;
