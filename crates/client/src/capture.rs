@@ -13,6 +13,8 @@ use crate::shared::{Shared, lock};
 pub(crate) const REPORTED_ELSEWHERE: &str = "gpu_reported_elsewhere";
 /// Most refused series that wait for the sampler to hear of them.
 const REFUSALS_MAX: usize = 2_000;
+/// Longest report, bytes: a server takes 64 KiB as an attribute.
+const REPORT_BYTES_MAX: usize = 60 << 10;
 /// Prefix of the sampler's series.
 pub(crate) const PREFIX: &str = "system/";
 
@@ -86,11 +88,25 @@ fn refusals(request: &PushRequest, answer: &PushResponse) -> Vec<Refusal> {
         .collect()
 }
 
+/// The report as text that a server takes as an attribute, shortened where it has too much to say.
+fn bounded(report: &mut CaptureReport) -> String {
+    let mut text = wire::capture::to_json(report);
+    while text.len() > REPORT_BYTES_MAX && !report.failures.is_empty() {
+        report.failures.truncate(report.failures.len() / 2);
+        text = wire::capture::to_json(report);
+    }
+    while text.len() > REPORT_BYTES_MAX && !report.devices.is_empty() {
+        report.devices.truncate(report.devices.len() / 2);
+        text = wire::capture::to_json(report);
+    }
+    text
+}
+
 impl Shared {
     /// Keeps a report, and sends it when it says something new.
-    pub(crate) fn report_capture(&self, report: CaptureReport) {
+    pub(crate) fn report_capture(&self, mut report: CaptureReport) {
         let key = report.attribute();
-        let text = wire::capture::to_json(&report);
+        let text = bounded(&mut report);
         {
             let mut state = lock(&self.capture.0);
             let says_the_same =
@@ -109,6 +125,21 @@ mod tests {
     use wire::push::{RefusedSeries, Series};
 
     use super::*;
+
+    #[test]
+    fn report_of_a_machine_with_much_to_say_fits_an_attribute() {
+        let failure = model::CaptureFailure {
+            metric: "system/gpu/power_watts".into(),
+            gpu: Some(1),
+            reason: "unreadable".into(),
+            cause: "x".repeat(1_000),
+            backing_off: true,
+        };
+        let mut report = CaptureReport { failures: vec![failure; 200], ..CaptureReport::default() };
+        let text = bounded(&mut report);
+        assert!(text.len() <= REPORT_BYTES_MAX && report.failures.len() == 50, "{}", text.len());
+        assert_eq!(wire::capture::parse(&text).as_ref(), Some(&report));
+    }
 
     #[test]
     fn only_the_samplers_own_series_are_heard_of() {

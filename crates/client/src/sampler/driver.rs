@@ -28,8 +28,10 @@ pub(super) struct Driver {
 }
 
 enum State {
-    /// It was asked to start and has not answered.
-    Asked,
+    /// It was asked to start and has not answered; why it would not the time before.
+    Asked {
+        before: Option<GpuAbsence>,
+    },
     Open(Box<GpuSampler>),
     Absent {
         absence: GpuAbsence,
@@ -41,7 +43,8 @@ impl Driver {
     /// Asks the driver to start.
     pub(super) fn ask(library: Option<PathBuf>, is_expected: bool, signal: &Arc<Signal>) -> Self {
         let options = GpuOptions { library, ..GpuOptions::default() };
-        let mut driver = Self { state: State::Asked, options, pause: PAUSES.0, is_expected, seen: None };
+        let state = State::Asked { before: None };
+        let mut driver = Self { state, options, pause: PAUSES.0, is_expected, seen: None };
         driver.spawn(signal);
         driver
     }
@@ -49,8 +52,8 @@ impl Driver {
     /// With an answer that is here already.
     pub(super) fn answered(answer: DriverAnswer) -> Self {
         let options = GpuOptions::default();
-        let mut driver =
-            Self { state: State::Asked, options, pause: PAUSES.0, is_expected: false, seen: None };
+        let state = State::Asked { before: None };
+        let mut driver = Self { state, options, pause: PAUSES.0, is_expected: false, seen: None };
         driver.settle(answer);
         driver
     }
@@ -61,7 +64,10 @@ impl Driver {
             .name("truegauge-gpu".into())
             .stack_size(256 * 1024)
             .spawn(move || theirs.put_driver(GpuSampler::open(&options)));
-        self.state = State::Asked;
+        let before = std::mem::replace(&mut self.state, State::Asked { before: None });
+        if let State::Absent { absence, .. } = before {
+            self.state = State::Asked { before: Some(absence) };
+        }
         if let Err(error) = started {
             self.settle(Err(GpuAbsence::NoThread { cause: error.to_string() }));
         }
@@ -116,7 +122,7 @@ impl Driver {
     /// As the report says it.
     pub(super) fn report(&self) -> DriverState {
         match &self.state {
-            State::Asked => DriverState::Unknown,
+            State::Asked { before } => before.as_ref().map_or(DriverState::Unknown, absent),
             State::Open(sampler) => sampler.absence().map_or_else(
                 || DriverState::Loaded(sampler.driver_version().unwrap_or_default().to_owned()),
                 absent,

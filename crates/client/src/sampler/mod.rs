@@ -62,8 +62,10 @@ impl Sampler {
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 // A panic in here is a bug, and still none of the training loop's business.
-                drop(catch_unwind(AssertUnwindSafe(|| run_until_stopped(&run, &theirs, is_child))));
+                let driver = catch_unwind(AssertUnwindSafe(|| run_until_stopped(&run, &theirs, is_child)));
+                // Nobody waits for a driver that takes its time to end.
                 theirs.ended();
+                drop(driver);
             });
         match started {
             Ok(_) => Some(Self(signal)),
@@ -105,7 +107,7 @@ fn claims(config: &Config, path: &model::RunPath, host: &str) -> Claims {
     Claims::open(path, &me)
 }
 
-fn run_until_stopped(shared: &Shared, signal: &Arc<Signal>, is_child: bool) {
+fn run_until_stopped(shared: &Shared, signal: &Arc<Signal>, is_child: bool) -> Option<Driver> {
     let standing = (!is_child).then(|| {
         let environment = environment(&shared.config);
         let is_expected = gpus_are_expected(&environment);
@@ -136,7 +138,7 @@ fn run_until_stopped(shared: &Shared, signal: &Arc<Signal>, is_child: bool) {
         let message = format!("{count} samples of the system failed in a row ({cause}): there won't be more");
         shared.warn("capture_ended", message);
     }
-    ticker.end(failed);
+    ticker.end(failed)
 }
 
 /// Ticks until `go_on` says no, or until too many ticks in a row have failed: how many, and of what.

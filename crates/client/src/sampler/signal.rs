@@ -71,8 +71,8 @@ impl Signal {
         state.phase = Phase::Ended;
         let driver = state.driver.take();
         drop(state);
-        drop(driver);
         self.changed.notify_all();
+        drop(driver);
     }
 
     /// Asks the thread to end and waits for that, `most` at most.

@@ -150,6 +150,11 @@ impl<'a> Ticker<'a> {
             (false, Some(_)) => (self.node, self.limits) = (None, None),
             _ => {}
         }
+        let (gpus, has_node) = (&self.gpus, self.node.is_some());
+        self.troubles.keep(|trouble| match trouble.gpu {
+            Some(gpu) => gpus.contains(&gpu),
+            None => has_node || trouble.metric.labels.contains(&"pid"),
+        });
         if let (true, false, Some(sampler)) = (roles.reports_node(), self.has_said_gpus, driver.sampler()) {
             self.has_said_gpus = true;
             report::say_gpu_facts(self.shared, roles, sampler.driver_version());
@@ -221,13 +226,14 @@ impl<'a> Ticker<'a> {
         let mut made = report::blank(&self.shared.config, &self.shared.facts.host, state);
         report::describe(&mut made, roles, driver);
         made.limits.clone_from(&self.limits);
-        made.failures = self.troubles.report(&self.table);
+        made.failures = self.troubles.report(&self.table, &self.gpus);
         made.started_ns = self.started_ns;
         self.shared.report_capture(made);
     }
 
     /// Lets go of everything that others wait for; with the cause when sampling has failed for good.
-    pub(super) fn end(mut self, failed: Option<(u32, String)>) {
+    /// The driver is given back: letting go of a sick one may take long.
+    pub(super) fn end(mut self, failed: Option<(u32, String)>) -> Option<Driver> {
         if let Some((failed_ticks, cause)) = failed {
             let state = CaptureState::Ended { failed_ticks, cause };
             let mut made = self.shared.capture.report().unwrap_or_default();
@@ -236,9 +242,9 @@ impl<'a> Ticker<'a> {
                 self.shared.report_capture(made);
             }
         }
-        if let Some(standing) = self.standing.take() {
-            standing.roles.release();
-        }
+        let Standing { roles, driver } = self.standing.take()?;
+        roles.release();
+        Some(driver)
     }
 }
 

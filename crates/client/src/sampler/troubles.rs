@@ -54,6 +54,13 @@ impl Troubles {
         self.has_changed |= self.open.len() != before;
     }
 
+    /// Forgets what this process does not read any more.
+    pub(super) fn keep(&mut self, is_read: impl Fn(&Trouble) -> bool) {
+        let before = self.open.len();
+        self.open.retain(|trouble| is_read(trouble));
+        self.has_changed |= self.open.len() != before;
+    }
+
     /// Warns of what has been missing for some ticks, once a metric: a single failure is a gap that
     /// closes by itself.
     pub(super) fn warn(&self, shared: &Shared, tick: u64) {
@@ -76,7 +83,7 @@ impl Troubles {
     }
 
     /// As the report says it, series that were refused included.
-    pub(super) fn report(&self, table: &SeriesTable) -> Vec<CaptureFailure> {
+    pub(super) fn report(&self, table: &SeriesTable, gpus: &[u32]) -> Vec<CaptureFailure> {
         let unread = self.open.iter().map(|trouble| CaptureFailure {
             metric: trouble.metric.name.to_owned(),
             gpu: trouble.gpu,
@@ -84,7 +91,8 @@ impl Troubles {
             cause: trouble.cause.clone(),
             backing_off: trouble.backs_off,
         });
-        let refused = table.left_out().map(|series| CaptureFailure {
+        let is_read = |gpu: Option<u32>| gpu.is_none_or(|gpu| gpus.contains(&gpu));
+        let refused = table.left_out().filter(|series| is_read(series.gpu)).map(|series| CaptureFailure {
             metric: series.metric.name.to_owned(),
             gpu: series.gpu,
             reason: series.reason.to_owned(),
