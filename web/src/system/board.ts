@@ -1,5 +1,5 @@
 /** What the System tab shows: its lanes, the cards, what is selected, and the questions for their points. */
-import { batch, computed, effect, signal } from '@preact/signals';
+import { batch, computed, effect, signal, untracked } from '@preact/signals';
 import type { Board } from '../charts/board';
 import { type Range, union } from '../charts/range';
 import { type ChartInfo, isSystem } from '../charts/sections';
@@ -13,7 +13,7 @@ import { isLive } from '../pages/run_feed';
 import { askAgents } from './agents';
 import { type Card, cardsOf, owned } from './cards';
 import * as look from './look';
-import { askSpreads, picksOf, SPREAD_SERIES } from './many';
+import { ANSWER_SERIES, askPicked, askSpreads, picksOf, SPREAD_SERIES } from './many';
 import { badness, type Member, membersOf, type Spread, spreadOf, valueAt } from './series';
 import { CONTEXT, colours, type LaneSpec, lanesOf, shownLanes } from './specs';
 
@@ -38,6 +38,8 @@ const VALUES_MAX = 600_000;
 const COLUMNS = ['last', 'count'] as const;
 /** Series of the run's own numbers, such as the step time of every rank. */
 const CONTEXT_SERIES = 256;
+/** Series of named cards in one lane, about. */
+const NAMED_SERIES = 8;
 /** Series of hosts and processes. */
 const HOST_SERIES = 512;
 
@@ -90,6 +92,7 @@ export class SystemBoard {
 
   private readonly palette = new Palette();
   private controller = new AbortController();
+  private picking = new AbortController();
   private readonly stops: (() => void)[] = [];
   private asked = '';
 
@@ -100,12 +103,16 @@ export class SystemBoard {
       effect(() => {
         // What is asked depends on these.
         void [this.shown.value, this.colour.value, look.laneAxis.value, look.scope.value, this.zoom()];
-        if (this.width.value > 0 && this.board.metrics.value !== null) void this.load(false);
+        if (this.width.value > 0 && this.board.metrics.value !== null) untracked(() => void this.load(false));
       }),
       effect(() => {
         const now = this.board.detail.value?.points ?? 0;
         if (points >= 0 && now !== points && isLive()) live.ask();
         points = now;
+      }),
+      effect(() => {
+        void this.selected.value;
+        untracked(() => void this.pick());
       }),
       live.end,
     );
@@ -264,31 +271,63 @@ export class SystemBoard {
     if (series <= SPREAD_SERIES) return this.ask(lanes, series, signal);
     // Too many to send: their spread comes from the server, and of single cards only what is named.
     const colour = this.colour.peek();
-    if (colour) await this.ask([colour], SPREAD_SERIES, signal);
+    if (colour) await this.ask([colour], ANSWER_SERIES, signal);
     if (signal.aborted) return;
-    const members = colour ? (this.data.peek().get(colour.id)?.members ?? []) : [];
-    const picks = picksOf(colour, members, this.data.peek().get(colour?.id ?? '')?.x, this.selected.peek());
-    const context = {
+    const span = this.manySpan(lanes);
+    const [spreads, picked] = await Promise.all([
+      askSpreads({ ...span, interval: this.interval(lanes) }, signal),
+      this.askPicks(lanes, signal),
+    ]);
+    if (signal.aborted) return;
+    this.take(
+      span.axis,
+      span.range,
+      0,
+      lanes.map((lane) => {
+        const members = lane.id === colour?.id ? this.data.peek().get(lane.id)! : picked.get(lane.id)!;
+        const spread = spreads.get(lane.id)!;
+        return [lane.id, { ...members, spread, total: this.series(lane), axis: span.axis, marks: [] }];
+      }),
+    );
+  }
+
+  private manySpan(lanes: LaneSpec[]) {
+    return {
       runId: this.board.runId,
       lanes,
       axis: look.laneAxis.peek(),
       range: this.span(),
       origin: this.board.detail.peek()?.started_ms ?? 0,
-      buckets: this.buckets(lanes, lanes.length * 8),
-      interval: this.interval(lanes),
+      buckets: this.buckets(lanes, lanes.length * NAMED_SERIES),
     };
-    const spreads = await askSpreads(context, picks, signal);
-    if (signal.aborted) return;
-    this.take(
-      context.axis,
-      context.range,
-      0,
-      lanes.map((lane) => {
-        const own = spreads.get(lane.id)!;
-        const kept = lane.id === colour?.id ? this.data.peek().get(lane.id)! : own;
-        return [lane.id, { ...kept, spread: own.spread, total: this.series(lane) }];
-      }),
-    );
+  }
+
+  /** The lanes of the cards that are named, of too many. */
+  private askPicks(lanes: LaneSpec[], signal: AbortSignal) {
+    const colour = this.colour.peek();
+    const data = colour ? this.data.peek().get(colour.id) : undefined;
+    const picks = picksOf(colour, data?.members ?? [], data?.x, this.selected.peek());
+    return askPicked(this.manySpan(lanes), picks, signal);
+  }
+
+  /** Asks for what was selected since, where cards are too many to be there already. */
+  private async pick(): Promise<void> {
+    const known = this.data.peek();
+    const colour = this.colour.peek();
+    const lanes = this.shown.peek().filter((l) => l.id !== colour?.id && known.get(l.id)?.spread);
+    if (lanes.length === 0) return;
+    this.picking.abort();
+    this.picking = new AbortController();
+    const { signal } = this.picking;
+    await this.guarded('gpu', lanes, async () => {
+      const picked = await this.askPicks(lanes, signal);
+      if (signal.aborted) return;
+      const more = lanes.map((lane): [string, LaneData] => {
+        const now = this.data.peek().get(lane.id)!;
+        return [lane.id, { ...now, ...picked.get(lane.id)! }];
+      });
+      this.data.value = new Map([...this.data.peek(), ...more]);
+    });
   }
 
   /** Asks the nodes' agents; `false` when none reports any of them. */
@@ -392,6 +431,7 @@ export class SystemBoard {
   /** Calls off everything under way. */
   end(): void {
     this.controller.abort();
+    this.picking.abort();
     for (const stop of this.stops) stop();
   }
 }

@@ -1,15 +1,18 @@
 /** Lanes of more cards than an answer holds: their spread by PromQL, and single cards by name. */
 import type { Range } from '../charts/range';
 import { askJson } from '../lib/api';
-import { type Axis, askPoints } from '../lib/points';
-import type { LaneData } from './board';
+import { type Axis, askPoints, type PointsQuestion } from '../lib/points';
 import { type Member, membersOf, outliersOf, type Spread, spreadOf } from './series';
 import type { LaneSpec } from './specs';
 
 /** With more series than this, they are not sent one by one. */
 export const SPREAD_SERIES = 1800;
+/** Series that one answer holds. */
+export const ANSWER_SERIES = 2000;
 /** Cards beside the selected ones that are named. */
 const NAMED = 5;
+/** Series of one card in one lane, such as one for each reason. */
+const PARTS = 32;
 
 /** What is asked, and over what. */
 export interface Span {
@@ -104,36 +107,15 @@ export function spreadQuery(runId: string, lanes: LaneSpec[], window: number): s
   return terms.join(' or ');
 }
 
-/** Asks for spreads and for the picked cards. */
+/** Asks for the spreads of all lanes. */
 export async function askSpreads(
   span: Span & { runId: string; interval: number },
-  picks: Record<string, string>[],
   signal: AbortSignal,
-): Promise<Map<string, LaneData>> {
+): Promise<Map<string, Spread>> {
   const { runId, lanes, axis, interval } = span;
   const grid = gridOf(span);
   const window = Math.max(2.5 * interval, grid.step);
-  const queries = lanes.flatMap((lane) =>
-    picks.map((labels) => ({ run_id: runId, metric: lane.metrics[0], labels, limit: 32 })),
-  );
-  const owners = lanes.flatMap((lane) => picks.map(() => lane));
-  const [result, points] = await Promise.all([
-    askMatrix(spreadQuery(runId, lanes, window), grid, signal),
-    queries.length === 0
-      ? null
-      : askPoints(
-          {
-            axis,
-            from: span.range.from,
-            to: span.range.to,
-            buckets: span.buckets,
-            smooth: null,
-            columns: ['last', 'count'],
-            queries,
-          },
-          signal,
-        ),
-  ]);
+  const result = await askMatrix(spreadQuery(runId, lanes, window), grid, signal);
   const found = new Map(result.map((r) => [r.metric.is, onGrid(r.values, grid)]));
   const absent = new Float64Array(grid.x.length).fill(Number.NaN);
   const spacing = Math.max(grid.step, interval) * (axis === 'time' ? 1000 : 1);
@@ -149,10 +131,34 @@ export async function askSpreads(
         spacing,
         band: 'p1–p99',
       };
-      const own = points?.series.filter((s) => owners[s.query] === lane) ?? [];
-      const x = points?.x ?? grid.x;
-      const members = membersOf(lane, x, own, axis, ['host']);
-      return [lane.id, { x, members, total: 0, spread, axis, marks: [] }];
+      return [lane.id, spread];
+    }),
+  );
+}
+
+/** Asks for the lanes of the picked cards. */
+export async function askPicked(
+  span: Span & { runId: string },
+  picks: Record<string, string>[],
+  signal: AbortSignal,
+): Promise<Map<string, { x: Float64Array; members: Member[] }>> {
+  const { runId, lanes, axis, range, buckets } = span;
+  const none = { x: new Float64Array(0), members: [] };
+  if (picks.length === 0 || lanes.length === 0) return new Map(lanes.map((lane) => [lane.id, none]));
+  const pairs = lanes.flatMap((lane) => picks.map((labels) => ({ lane, labels })));
+  const queries = pairs.map(({ lane, labels }) => ({
+    run_id: runId,
+    metric: lane.metrics[0],
+    labels,
+    limit: PARTS,
+  }));
+  const { from, to } = range;
+  const columns: PointsQuestion['columns'] = ['last', 'count'];
+  const answer = await askPoints({ axis, from, to, buckets, smooth: null, columns, queries }, signal);
+  return new Map(
+    lanes.map((lane) => {
+      const own = answer.series.filter((s) => pairs[s.query].lane === lane);
+      return [lane.id, { x: answer.x, members: membersOf(lane, answer.x, own, axis, ['host']) }];
     }),
   );
 }

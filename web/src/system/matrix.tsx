@@ -5,6 +5,7 @@ import { hatch, type Ink } from '../charts/ink';
 import { ink } from '../charts/model';
 import { Name } from '../components/name';
 import { setParams } from '../lib/address';
+import { formatCount } from '../lib/number';
 import { shown } from '../lib/text';
 import type { SystemBoard } from './board';
 import { type Card, cardKey, cardName, gridOf } from './cards';
@@ -149,6 +150,7 @@ export function Matrix({ system }: { system: SystemBoard }) {
     system.select(next.key, event.shiftKey);
     say(next);
   };
+  const data = system.colour.value && system.data.value.get(system.colour.value.id);
   const compared = system.colour.value?.compared;
   const ends = compared ? [...compared.ends] : [];
   return (
@@ -204,6 +206,12 @@ export function Matrix({ system }: { system: SystemBoard }) {
           <span>{ends[0]}</span>
           <span>0</span>
           <span>{ends[1]}</span>
+        </p>
+      )}
+      {data?.spread && data.members.length < data.total && (
+        <p class="quiet">
+          {formatCount(data.members.length)} of {counted(data.total, 'GPU')} are read one by one; the others
+          are in the spread.
         </p>
       )}
       <p class="unseen" role="status">

@@ -319,6 +319,59 @@ test('where agents report the nodes, whole nodes are theirs', async ({ page, ser
   await expect(plot(page, 'memory')).toHaveAttribute('aria-label', /2 of 2 series/);
 });
 
+test('of very many cards the server tells the spread, and the odd one is named', async ({ page, server }) => {
+  const cards = Array.from({ length: 1920 }, (_, at) => ({ host: `h${at >> 3}`, gpu: `${at & 7}` }));
+  const writer = new Writer(server.url);
+  for (const [name, normal, odd] of [
+    ['sm_clock_mhz', 1700, 1000],
+    ['temperature_celsius', 60, 85],
+  ] as const) {
+    await writer.push({
+      project: 'p',
+      run: 'many',
+      event: 1,
+      series: cards.map((labels, at) => ({
+        name: `system/gpu/${name}`,
+        labels,
+        points: curve(10, END, (s) => (at === 777 ? odd : normal + ((at * 7 + s) % 5))),
+      })),
+    });
+  }
+  await openSystem(page, server, 'many');
+  await expect(matrix(page)).toHaveAttribute('aria-label', /^1,920 GPUs of 240 hosts/);
+  await expect(facts(page, 'h97 · GPU 1')).toContainText('SM clock1,000 peers 1,702');
+  await expect(lane(page, 'temperature').locator('dt')).toHaveText(['h97/1', 'median of 1,920', 'p1–p99']);
+  await expect(lane(page, 'temperature').locator('dd')).toHaveText(['85', '62', '60–64']);
+  await expect(page.getByRole('button', { name: 'All lines' })).toHaveCount(0);
+  // Each cell is its own, 4 px high.
+  await page.locator('.matrix canvas').click({ position: { x: 3, y: 4 * 97 + 2 } });
+  await expect(facts(page, 'h97 · GPU 0')).toContainText('SM clock1,70');
+  await expect(lane(page, 'temperature').locator('dt').first()).toHaveText('h97/0');
+});
+
+test('samples that come in later show up by themselves', async ({ page, server }) => {
+  const writer = new Writer(server.url);
+  const push = (count: number, value: number, first: number) =>
+    writer.push({
+      project: 'p',
+      run: 'growing',
+      event: 1,
+      series: [
+        {
+          name: 'system/gpu/sm_clock_mhz',
+          labels: { host: 'host-1', gpu: '0' },
+          points: curve(count, Date.now(), () => value, first),
+        },
+      ],
+    });
+  await push(5, 1700, 0);
+  await openSystem(page, server, 'growing');
+  await expect(lane(page, 'clock').locator('dd')).toHaveText('1,700');
+  await push(1, 1400, 5);
+  await expect(lane(page, 'clock').locator('dd')).toHaveText('1,400');
+  await expect(plot(page, 'clock')).toHaveAttribute('aria-label', /lowest 1,400/);
+});
+
 test('an error stays in the lanes and can be tried again', async ({ page, server }) => {
   await page.route('**/api/tg/v1/points', (route) =>
     route.fulfill({ status: 503, json: { error: { code: 'full', message: 'store is full' } } }),
