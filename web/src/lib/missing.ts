@@ -102,7 +102,7 @@ export async function askMissing(runId: string, reports: boolean): Promise<Missi
   const path = `runs/${encodeURIComponent(runId)}/missing${reports ? '' : '?capture=false'}`;
   try {
     const answer = await askJson<Omit<MissingAnswer, 'capture'> & Partial<MissingAnswer>>(path);
-    return { ...answer, capture: answer.capture ?? [] };
+    return { ...answer, missing: answer.missing ?? [], capture: answer.capture ?? [] };
   } catch (error) {
     if (error instanceof ApiError && error.status === 404) return null;
     throw error;

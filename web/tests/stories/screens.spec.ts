@@ -42,6 +42,13 @@ for (const theme of ['light', 'dark']) {
   test(`overview lists facts, ${theme}`, async ({ page }) => {
     await page.goto(`${stories.url}/o/acme/research/llm/r/0000000000abc000/overview?theme=${theme}`);
     await expect(page.getByText('config/lr')).toBeVisible();
+    await expect(page.getByRole('heading', { name: /^Capture/ })).toBeVisible();
     await page.screenshot({ path: `screenshots/overview-${theme}.png` });
+  });
+
+  test(`missing series are listed, ${theme}`, async ({ page }) => {
+    await page.goto(`${stories.url}/o/acme/research/llm/r/0000000000abc000/missing?theme=${theme}`);
+    await expect(page.getByText('3 series are missing')).toBeVisible();
+    await page.screenshot({ path: `screenshots/missing-${theme}.png` });
   });
 }

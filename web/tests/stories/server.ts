@@ -2,6 +2,7 @@
 import { createReadStream, existsSync, statSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { extname, join } from 'node:path';
+import { device, report } from '../e2e/machines';
 import { oddRun, wideRun } from './odd';
 import { encodePoints, type Written } from './tgp1';
 import { NOW, type StoryMetric, type StoryRun, storyRuns } from './world';
@@ -188,6 +189,46 @@ function metrics(run: StoryRun) {
   }));
 }
 
+/** Why the run has no GPU series, and what each of its processes captures. */
+function missing(run: StoryRun) {
+  const names = ['utilization', 'power_watts', 'sm_clock_mhz'].map((name) => `system/gpu/${name}`);
+  return {
+    run_id: run.run_id,
+    expected: 14,
+    present: 11,
+    missing: [
+      {
+        reason: 'not_permitted',
+        text: `The driver of \`${run.hosts[0]}\` does not let this user read its GPUs.`,
+        hint: 'Let the container see the devices.',
+        command: 'ls -l /dev/nvidia*',
+        since: run.started + 60_000,
+        alarm: true,
+        metrics: names.map((display) => ({ name: promql(display), display, unit: '' })),
+        places: run.hosts.map((host) => ({ host, gpu: '0', pid: null, rank: null })),
+      },
+      {
+        reason: 'mig',
+        text: 'GPU 1 is partitioned with MIG and left out.',
+        hint: null,
+        command: null,
+        since: null,
+        alarm: false,
+        metrics: names.map((display) => ({ name: promql(display), display, unit: '' })),
+        places: run.hosts.map((host) => ({ host, gpu: '1', pid: null, rank: null })),
+      },
+    ],
+    capture: run.hosts.map((host, rank) => report({ host, rank, pid: 4000 + rank, devices: [device(0)] })),
+  };
+}
+
+/** What there is of a run, by the end of its path. */
+const parts = (run: StoryRun): Record<string, () => object> => ({
+  '': () => detail(run),
+  metrics: () => ({ metrics: metrics(run) }),
+  missing: () => missing(run),
+});
+
 async function readBody(request: IncomingMessage): Promise<string> {
   let text = '';
   for await (const piece of request) text += piece;
@@ -232,7 +273,8 @@ async function api(
     return;
   }
   const run = runs.find((r) => r.run_id === id);
-  if (!run)
+  const told = run && parts(run)[part ?? ''];
+  if (!told)
     json(
       {
         error: {
@@ -244,7 +286,7 @@ async function api(
       },
       404,
     );
-  else json(part === 'metrics' ? { metrics: metrics(run) } : detail(run));
+  else json(told());
 }
 
 /** Starts it on a free port. */
