@@ -11,6 +11,7 @@ mod signal;
 mod ticker;
 mod troubles;
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -119,20 +120,17 @@ fn run_until_stopped(shared: &Shared, signal: &Arc<Signal>, is_child: bool) -> O
     }
     let mut ticker = Ticker::new(shared, signal, standing);
     let interval = interval(&shared.config);
-    let mut next = Instant::now();
+    let began = Cell::new(Instant::now());
     let failed = tick_until(
         || {
+            began.set(Instant::now());
             catch_unwind(AssertUnwindSafe(|| ticker.tick())).unwrap_or_else(|_panic| {
                 shared.warn("capture_failed", "a sample of the system failed: its series have a gap".into());
                 Err("the sample broke off: this is a bug".into())
             })
         },
-        || {
-            // On a grid, so that the time of the samples does not add up; a tick that was missed is
-            // not made up for.
-            next = (next + interval).max(Instant::now());
-            signal.wait_until(next)
-        },
+        // From the beginning of the sample on: it takes nothing from the interval, which is never shorter.
+        || signal.wait_until(began.get() + interval),
     );
     if let Some((count, cause)) = &failed {
         let message = format!("{count} samples of the system failed in a row ({cause}): there won't be more");
