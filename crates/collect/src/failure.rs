@@ -71,6 +71,7 @@ impl Health {
     }
 
     /// Files the outcome of one read: the value passes through, a cause becomes a [`Failure`].
+    #[cfg(tg_linux)]
     pub(crate) fn note<T>(
         &mut self,
         metric: &'static Desc,

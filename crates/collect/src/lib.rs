@@ -52,6 +52,8 @@ mod pressure;
 #[cfg(tg_linux)]
 mod process;
 #[cfg(tg_linux)]
+mod processes;
+#[cfg(tg_linux)]
 mod pseudo_file;
 #[cfg(tg_linux)]
 mod rate;
@@ -65,6 +67,7 @@ pub use {
     host::{DiskBlocks, Host, boot_id, hostname, platform, thread_cpu_seconds},
     node::NodeSampler,
     process::ProcessSampler,
+    processes::{ProcessRow, ProcessTable},
 };
 
 #[cfg(not(tg_linux))]

@@ -3,7 +3,6 @@
 use std::{
     ffi::{c_char, c_int, c_uint},
     ptr,
-    time::Instant,
 };
 
 use super::{Handle, ask, put};
@@ -108,7 +107,8 @@ extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v3(
 /// What was counted at one moment.
 struct Sample {
     index: usize,
-    at: Instant,
+    /// Seconds after the start of the library; running numbers are those of this very moment.
+    at: f64,
     /// Number of the metric, whether it runs, and its value or error.
     numbers: Vec<(c_uint, bool, Result<i64, i32>)>,
 }
@@ -144,7 +144,7 @@ extern "C" fn nvmlGpmQueryDeviceSupport(handle: Handle, out: *mut [c_uint; 2]) -
 #[unsafe(no_mangle)]
 extern "C" fn nvmlGpmSampleAlloc(out: *mut *mut Sample) -> c_int {
     let sample = system("nvmlGpmSampleAlloc").map(|_| {
-        let empty = Sample { index: 0, at: Instant::now(), numbers: Vec::new() };
+        let empty = Sample { index: 0, at: 0.0, numbers: Vec::new() };
         Box::into_raw(Box::new(empty))
     });
     put(out, sample)
@@ -170,14 +170,16 @@ extern "C" fn nvmlGpmSampleGet(handle: Handle, sample: *mut Sample) -> c_int {
     if sample.is_null() {
         return code("invalid_argument");
     }
+    let at = asked.seconds();
     let values = asked.gpu().values.range("gpm_".to_owned().."gpm`".to_owned());
     let numbers = values.filter_map(|(key, answer)| {
         let id = key.strip_prefix("gpm_")?.parse().ok()?;
-        Some((id, matches!(answer, Answer::Running { .. }), asked.value_of(key, answer)))
+        let runs = matches!(answer, Answer::Running { .. });
+        Some((id, runs, if runs { answer.at(0, at) } else { asked.value_of(key, answer) }))
     });
     let numbers = numbers.collect();
     // SAFETY: the caller passes a sample that this library allocated.
-    unsafe { *sample = Sample { index: asked.index, at: Instant::now(), numbers } };
+    unsafe { *sample = Sample { index: asked.index, at, numbers } };
     0
 }
 
@@ -213,7 +215,7 @@ fn between(older: &Sample, newer: &Sample, id: c_uint) -> Result<f64, i32> {
     };
     let (new, old) = (new?, old?);
     if runs {
-        Ok((new - old) as f64 / 1000.0 / newer.at.duration_since(older.at).as_secs_f64())
+        Ok((new - old) as f64 / 1000.0 / (newer.at - older.at))
     } else if new == -1 {
         Ok(f64::NAN)
     } else {
