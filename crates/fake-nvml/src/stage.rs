@@ -124,17 +124,17 @@ impl Asked {
         self.value_of(key, self.gpu().values.get(key).ok_or_else(|| code("not_supported"))?)
     }
 
-    /// Since the library was started.
-    pub(crate) fn seconds(&self) -> f64 {
-        stage().since.elapsed().as_secs_f64()
-    }
-
     pub(crate) fn value_of(&self, key: &str, answer: &Answer) -> Result<i64, i32> {
         match answer {
             Answer::Number(number) => Ok(*number),
             answer => stage().answer(self.index, key, answer),
         }
     }
+}
+
+/// Since the library was started.
+pub(crate) fn seconds() -> f64 {
+    stage().since.elapsed().as_secs_f64()
 }
 
 /// A call that concerns no device.

@@ -9,7 +9,7 @@ use super::{Handle, ask, put};
 use crate::{
     Answer,
     scenario::code,
-    stage::{Asked, device, system},
+    stage::{Asked, device, seconds, system},
 };
 
 fn link(function: &str, handle: Handle, link: c_uint) -> Result<Asked, i32> {
@@ -170,7 +170,7 @@ extern "C" fn nvmlGpmSampleGet(handle: Handle, sample: *mut Sample) -> c_int {
     if sample.is_null() {
         return code("invalid_argument");
     }
-    let at = asked.seconds();
+    let at = seconds();
     let values = asked.gpu().values.range("gpm_".to_owned().."gpm`".to_owned());
     let numbers = values.filter_map(|(key, answer)| {
         let id = key.strip_prefix("gpm_")?.parse().ok()?;
