@@ -16,13 +16,14 @@ import { bind } from '../lib/keys';
 import { formatCount, formatValue } from '../lib/number';
 import { paced } from '../lib/pace';
 import { shown } from '../lib/text';
+import { formatSpan } from '../lib/time';
 import { Bars } from '../ranks/bars';
 import { buttonsOf } from '../ranks/choices';
 import { rankLabel } from '../ranks/crew';
 import { Dots } from '../ranks/dots';
 import { type Cell, cellText, HeatMap, rowHeight } from '../ranks/heat_map';
 import { Ranks } from '../ranks/model';
-import { NOW_COLUMNS } from '../ranks/ratio';
+import { nowColumns } from '../ranks/ratio';
 import { RowLabels } from '../ranks/row_labels';
 import { Spread, SpreadReadout, SpreadTicks } from '../ranks/spread';
 import { baseText, columnText, ratioText, sinceText, verdict } from '../ranks/words';
@@ -253,7 +254,7 @@ function Outliers({ model }: { model: Ranks }) {
           </tbody>
         </table>
       </div>
-      <p class="quiet">÷ median: the middle one of the latest {NOW_COLUMNS} columns.</p>
+      <p class="quiet">÷ median: the middle one of the latest {nowColumns(loaded.grid.columns)} columns.</p>
     </section>
   );
 }
@@ -265,7 +266,8 @@ function columnNote(model: Ranks): string {
   if (loaded.exact) return loaded.axis === 'step' ? '1 column = 1 logged step' : '1 column = 1 sample';
   const { grid } = loaded;
   const width = (grid.to - grid.from + 1) / grid.columns;
-  const size = loaded.axis === 'step' ? `1 column ≈ ${formatValue(Math.round(width))} steps, ` : '';
+  const seconds = (grid.to - grid.from) / grid.columns / (loaded.axis === 'time' ? 1000 : 1);
+  const size = `1 column ≈ ${loaded.axis === 'step' ? `${formatCount(width)} steps` : formatSpan(seconds)}, `;
   if (loaded.sampled) return `${size}not each of them read, the worst kept`;
   return `${size}${model.worse.value === 'either' ? 'the last value kept' : 'the worst value kept'}`;
 }

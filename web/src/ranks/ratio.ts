@@ -148,8 +148,11 @@ export function excess(ratio: number, worse: Worse): number {
   return worse === 'high' ? ratio - 1 : 1 - ratio;
 }
 
-/** Columns that tell how a rank stands now. */
-export const NOW_COLUMNS = 20;
+/** Columns that tell how a rank stands now: the last tenth, within bounds. */
+export function nowColumns(columns: number): number {
+  return Math.max(3, Math.min(20, Math.ceil(columns / 10)));
+}
+
 /** Columns on the better side in a row that end a spell. */
 const CALM_COLUMNS = 3;
 
@@ -190,8 +193,8 @@ export function standings(grid: Grid, ratios: Ratios, worse: Worse): Standing[] 
 function latestOf(grid: Grid, of: Float32Array, row: number): { ratio: number; column: number } {
   const recent: number[] = [];
   let latest = -1;
-  const last = grid.columns - 1;
-  for (let column = last; column >= 0 && column > last - NOW_COLUMNS; column--) {
+  const first = Math.max(0, grid.columns - nowColumns(grid.columns));
+  for (let column = grid.columns - 1; column >= first; column--) {
     const ratio = of[row * grid.columns + column];
     if (!Number.isFinite(ratio)) continue;
     recent.push(ratio);

@@ -307,6 +307,12 @@ describe('against the others', () => {
     // Where less is worse, nobody stands out.
     expect(farthest(standings(all, ratiosOf(all, 'peers'), 'low'), 'low', 1)[0].out).toBe(false);
   });
+  test('in few columns a rank that turned slow late stands out, too', () => {
+    const late = Array.from({ length: 29 }, (_, at) => (at >= 19 ? 0.8 : 1));
+    const even = () => Array.from({ length: 29 }, () => 1);
+    const all = grid([even(), late, even(), even()]);
+    expect(standings(all, ratiosOf(all, 'peers'), 'low')[1]).toMatchObject({ out: true, since: 19 });
+  });
   test('where all differ, nobody stands out', () => {
     const all = grid(Array.from({ length: 9 }, (_, at) => [1 + at * 0.1, 1 + at * 0.1]));
     const ratios = ratiosOf(all, 'peers');
