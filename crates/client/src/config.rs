@@ -52,6 +52,8 @@ pub struct Config {
     pub spool_dir: Option<PathBuf>,
     /// Whether to sample the machine.
     pub capture_system_metrics: bool,
+    /// The variable that says not to, if one does; where none does and it is off, the caller said so.
+    pub capture_switched_off_by: Option<&'static str>,
     /// Time between two samples, at least a second.
     pub system_metrics_interval: Duration,
     /// Whether the series of this process itself are sampled; a program that only wraps a command has
@@ -122,6 +124,7 @@ impl Default for Config {
             trust: Trust::default(),
             spool_dir: None,
             capture_system_metrics: true,
+            capture_switched_off_by: None,
             system_metrics_interval: SYSTEM_METRICS_INTERVAL,
             samples_process: true,
             wrapper: String::new(),
@@ -372,9 +375,14 @@ impl Config {
             let found = [Some(variable.name), variable.fallback]
                 .into_iter()
                 .flatten()
-                .find_map(|name| Some((name, value_of(name)?)));
+                .find_map(|name: &'static str| Some((name, value_of(name)?)));
             let Some((name, value)) = found else { continue };
-            match variable.apply.map(|apply| apply(&mut config, &value)) {
+            let captured = config.capture_system_metrics;
+            let applied = variable.apply.map(|apply| apply(&mut config, &value));
+            if captured && !config.capture_system_metrics {
+                config.capture_switched_off_by = Some(name);
+            }
+            match applied {
                 None => config.debug.push(format!("`{name}` is set: {}", variable.meaning)),
                 Some(Ok(())) => {}
                 Some(Err(wanted)) => config.warnings.push(Warning {
@@ -414,6 +422,17 @@ fn spool_dir(lookup: Lookup<'_>) -> PathBuf {
             .unwrap_or_else(std::env::temp_dir)
             .join("truegauge/spool")
     })
+}
+
+impl Config {
+    /// By what the sampling of the machine is switched off, in code; empty where it is on.
+    pub(crate) fn capture_off_switch(&self) -> String {
+        match self.capture_switched_off_by {
+            _ if self.capture_system_metrics => String::new(),
+            Some(variable) => variable.to_owned(),
+            None => "capture_system_metrics=False".to_owned(),
+        }
+    }
 }
 
 fn set<T>(field: &mut T, value: Result<T, &'static str>) -> Result<(), &'static str> {
@@ -468,7 +487,12 @@ mod tests {
         };
         for value in ["false", "0", "off", "No"] {
             check(value, false, false);
+            let got = config(&[("METRANA_CAPTURE_SYSTEM_METRICS", value)]);
+            assert_eq!(got.capture_off_switch(), "METRANA_CAPTURE_SYSTEM_METRICS");
         }
+        let by_hand = Config { capture_system_metrics: false, ..config(&[]) };
+        assert_eq!(by_hand.capture_off_switch(), "capture_system_metrics=False");
+        assert_eq!(config(&[]).capture_off_switch(), "");
         for value in ["", " ", "1", "TRUE", "yes", "on"] {
             check(value, true, false);
         }

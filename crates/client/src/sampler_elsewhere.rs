@@ -38,6 +38,7 @@ fn blank(config: &Config, host: &str) -> CaptureReport {
         local_rank: config.launch.local_rank,
         time_ns: crate::clock::now_ns(),
         state,
+        switched_off_by: config.capture_off_switch(),
         ..CaptureReport::default()
     }
 }

@@ -183,6 +183,8 @@ pub struct CaptureReport {
     pub started_ns: i64,
     /// Whether it samples.
     pub state: CaptureState,
+    /// What switched it off, as code: a variable's name or an argument; empty where it is on.
+    pub switched_off_by: String,
     /// Whether it only wraps a command: it samples that command's processes and has no series of its own.
     pub wraps_command: bool,
     /// Seconds between two samples.

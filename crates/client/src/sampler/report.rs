@@ -21,6 +21,7 @@ pub(super) fn blank(config: &Config, host: &str, state: CaptureState) -> Capture
         local_rank: config.launch.local_rank,
         time_ns: now_ns(),
         state,
+        switched_off_by: config.capture_off_switch(),
         wraps_command: !config.samples_process,
         interval_seconds: super::interval(config).as_secs_f64(),
         ..CaptureReport::default()

@@ -45,7 +45,7 @@ pub(super) enum Cause {
     /// The sampler could not start.
     NotStarted { cause: String },
     /// Capture is switched off.
-    Off,
+    Off { by: String },
     /// The platform is not captured.
     NotLinux,
     /// It takes two readings, and there was one.

@@ -143,7 +143,7 @@ fn blame(facts: &Facts<'_>, process: &Process<'_>, of: (&str, Option<u32>), was_
     let (metric, gpu) = of;
     let Some(report) = process.report else { return without_report(facts, process) };
     match &report.state {
-        CaptureState::Off => return Cause::Off,
+        CaptureState::Off => return Cause::Off { by: report.switched_off_by.clone() },
         CaptureState::NotLinux => return Cause::NotLinux,
         CaptureState::NotStarted(cause) => return Cause::NotStarted { cause: cause.clone() },
         CaptureState::Ended { failed_ticks, cause } => {
@@ -267,7 +267,7 @@ fn not_sampling(processes: &[Process<'_>]) -> Option<Cause> {
         return None;
     }
     reports().find_map(|report| match &report.state {
-        CaptureState::Off => Some(Cause::Off),
+        CaptureState::Off => Some(Cause::Off { by: report.switched_off_by.clone() }),
         CaptureState::NotLinux => Some(Cause::NotLinux),
         CaptureState::NotStarted(cause) => Some(Cause::NotStarted { cause: cause.clone() }),
         CaptureState::Sampling | CaptureState::Ended { .. } => None,

@@ -74,7 +74,7 @@ fn worded(cause: &Cause, metrics: &[&str], at: Places<'_, '_>) -> Words {
         | Cause::Refused { .. }
         | Cause::SamplerEnded { .. }
         | Cause::NotStarted { .. } => failures(cause, metrics, at),
-        Cause::Off
+        Cause::Off { .. }
         | Cause::NotLinux
         | Cause::Interval { .. }
         | Cause::Starting
@@ -286,19 +286,33 @@ fn refused(reason: &str, cause: &str, (what, be): (&str, &str), places: &str) ->
 fn processes(cause: &Cause, metrics: &[&str], at: Places<'_, '_>) -> Words {
     let (places, what) = (at.named(), named(metrics));
     match cause {
-        Cause::Off => Words::calm("off", format!(
-            "Autocapture is switched off for {places}, by `capture_system_metrics=False`, `TRUEGAUGE_CAPTURE_SYSTEM_METRICS` or `METRANA_CAPTURE_SYSTEM_METRICS`."))
-            .hint("Leave out the argument and both variables, and it is on.")
-            .command("unset TRUEGAUGE_CAPTURE_SYSTEM_METRICS METRANA_CAPTURE_SYSTEM_METRICS"),
-        Cause::NotLinux => Words::calm("not_linux", format!("{places} {} not on Linux, and autocapture reads Linux only.", at.verb("is", "are")))
-            .hint("What the script logs is kept all the same."),
-        Cause::Interval { seconds, is_over } => interval(*seconds, *is_over, (&what, is_are(metrics)), &places),
-        Cause::Starting => Words::calm("starting", format!("The first sample of {places} is on its way: the process began just now.")),
-        Cause::TooShort => Words::calm("too_short", format!("The process ended before its first sample of {places}.")),
+        Cause::Off { by } => off(by, &places),
+        Cause::NotLinux => Words::calm(
+            "not_linux",
+            format!("{places} {} not on Linux, and autocapture reads Linux only.", at.verb("is", "are")),
+        )
+        .hint("What the script logs is kept all the same."),
+        Cause::Interval { seconds, is_over } => {
+            interval(*seconds, *is_over, (&what, is_are(metrics)), &places)
+        }
+        Cause::Starting => Words::calm(
+            "starting",
+            format!("The first sample of {places} is on its way: the process began just now."),
+        ),
+        Cause::TooShort => {
+            Words::calm("too_short", format!("The process ended before its first sample of {places}."))
+        }
         Cause::ProcessEnded => ended(at),
         Cause::NoReport { client } => {
             let metrics_are_gpu = metrics.iter().all(|metric| metric.starts_with("system/gpu/"));
-            let words = Words::calm("no_report", format!("{places} sent {}, and no report that says why{}.", none_of(metrics), version(client)));
+            let words = Words::calm(
+                "no_report",
+                format!(
+                    "{places} sent {}, and no report that says why{}.",
+                    none_of(metrics),
+                    version(client)
+                ),
+            );
             let words = if client.contains("metrana") {
                 words.hint("`metrana` clients leave no report. On a machine with GPUs, they need `pip install 'metrana[system]'`; `truegauge doctor` on the host says what can be read there.")
             } else {
@@ -307,11 +321,30 @@ fn processes(cause: &Cause, metrics: &[&str], at: Places<'_, '_>) -> Words {
             words.alarm_if(!metrics_are_gpu).command(DOCTOR)
         }
         Cause::NoSession { driver } => {
-            let driver = if driver.is_empty() { String::new() } else { format!(" It names a driver, {}, so it looked for GPUs.", shown(driver)) };
+            let driver = if driver.is_empty() {
+                String::new()
+            } else {
+                format!(" It names a driver, {}, so it looked for GPUs.", shown(driver))
+            };
             Words::calm("no_report", format!("The run has {}, and came by a way that tells of no process: nobody says why.{driver}", none_of(metrics)))
                 .hint("Autocapture runs in `truegauge.init()` and under `truegauge run -- CMD`; OpenTelemetry and remote write bring only what they send.")
         }
         _ => unexplained(metrics, &places),
+    }
+}
+
+/// Switched off, by a variable or an argument.
+fn off(by: &str, places: &str) -> Words {
+    let switch = if by.is_empty() { "its settings".to_owned() } else { format!("`{}`", shown(by)) };
+    let words = Words::calm("off", format!("Autocapture is switched off for {places}, by {switch}."));
+    match by {
+        "TRUEGAUGE_CAPTURE_SYSTEM_METRICS" => {
+            words.hint("Unset the variable, and it is on.").command("unset TRUEGAUGE_CAPTURE_SYSTEM_METRICS")
+        }
+        "METRANA_CAPTURE_SYSTEM_METRICS" => {
+            words.hint("Unset the variable, and it is on.").command("unset METRANA_CAPTURE_SYSTEM_METRICS")
+        }
+        _ => words.hint("Leave out the argument of `init()` that says so, and it is on."),
     }
 }
 

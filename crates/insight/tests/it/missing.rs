@@ -277,7 +277,18 @@ fn scenes_of_processes() -> Vec<(&'static str, Scene)> {
         ("a run shorter than one interval", short),
         ("a run that began just now", just_now),
         ("a command that was wrapped just now", wrapped),
-        ("switched off", stated(CaptureState::Off)),
+        (
+            "switched off by a variable",
+            changed(stated(CaptureState::Off), |report| {
+                report.switched_off_by = "TRUEGAUGE_CAPTURE_SYSTEM_METRICS".into();
+            }),
+        ),
+        (
+            "switched off by an argument",
+            changed(stated(CaptureState::Off), |report| {
+                report.switched_off_by = "capture_system_metrics=False".into();
+            }),
+        ),
         ("not on Linux", stated(CaptureState::NotLinux)),
         (
             "no thread to be had",

@@ -40,6 +40,7 @@ fn report() -> CaptureReport {
         time_ns: 5,
         started_ns: 4,
         interval_seconds: 30.0,
+        switched_off_by: "X".into(),
         wraps_command: true,
         arbitration: Arbitration::Shm,
         lock_domain: "1:2".into(),
