@@ -22,6 +22,24 @@ LOOP = """
         sys.modules[name] = made
         return made
 
+    def jax(lock, backends, devices):
+        # As JAX does it: a lock that the same thread can't take twice, around everything.
+        def initialized():
+            with lock:
+                return len(backends) != 0
+
+        def local_devices():
+            assert initialized()
+            return devices
+
+        module(
+            "jax._src.xla_bridge",
+            _backend_lock=lock,
+            _backends=backends,
+            backends_are_initialized=initialized,
+            local_devices=local_devices,
+        )
+
     def asked(what):
         print(what, file=sys.stderr, flush=True)
 
@@ -102,12 +120,7 @@ def test_jax_goes_before_a_rank_and_torch_behind_it(server, training):
 
     devices = [Device("gpu", 3), Device("cpu", 0), Device("gpu", 1)]
     module("torch.cuda", is_initialized=lambda: True, current_device=lambda: 2)
-    module(
-        "jax._src.xla_bridge",
-        _backend_lock=threading.RLock(),
-        backends_are_initialized=lambda: len(sys.argv) > 0,
-        local_devices=lambda: devices,
-    )
+    jax(threading.Lock(), {"cuda": object()}, devices)
     """
     process = training(body, LOCAL_RANK="0")
     wait_for(lambda: owned(report(server)) == [0], "the rank's GPU")
@@ -195,13 +208,15 @@ def test_interruption_while_a_framework_answers_reaches_the_program(monkeypatch)
 
 def test_jax_that_another_thread_is_starting_is_not_waited_for(server, training):
     process = training("""
-    lock = threading.RLock()
+    lock, backends = threading.Lock(), {}
     is_held, go = threading.Event(), threading.Event()
 
     def start():
         with lock:
+            backends["cpu"] = object()
             is_held.set()
             go.wait()
+            backends["cuda"] = object()
 
     threading.Thread(target=start, daemon=True).start()
     is_held.wait()
@@ -209,16 +224,7 @@ def test_jax_that_another_thread_is_starting_is_not_waited_for(server, training)
     class Gpu:
         platform, local_hardware_id = "gpu", 1
 
-    def initialized():
-        with lock:
-            return True
-
-    module(
-        "jax._src.xla_bridge",
-        _backend_lock=lock,
-        backends_are_initialized=initialized,
-        local_devices=lambda: [Gpu],
-    )
+    jax(lock, backends, [Gpu])
     tg.log("loss", 0.5)
     print("logged", flush=True)
     go.set()

@@ -132,21 +132,8 @@ fn answer<T>(
 }
 
 /// CUDA's ordinals of the devices of a JAX that runs; empty when it runs on a CPU.
-///
-/// A JAX that is being initialised by another thread would have us wait for it: then it is asked later.
 fn jax(bridge: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u32>>> {
-    let guard = bridge.getattr_opt("_backend_lock")?;
-    let Some(guard) = guard else { return jax_devices(bridge) };
-    if !guard.call_method1("acquire", (false,))?.extract::<bool>()? {
-        return Ok(None);
-    }
-    let devices = jax_devices(bridge);
-    guard.call_method0("release")?;
-    devices
-}
-
-fn jax_devices(bridge: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u32>>> {
-    if !bridge.call_method0("backends_are_initialized")?.extract::<bool>()? {
+    if !has_backends(bridge)? {
         return Ok(None);
     }
     let mut ordinals = Vec::new();
@@ -158,6 +145,23 @@ fn jax_devices(bridge: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u32>>> {
         }
     }
     Ok(Some(ordinals))
+}
+
+/// Whether JAX has started its devices by itself.
+///
+/// Its own function for that waits for a thread that is starting them, which takes seconds. So its table
+/// is looked at, when its lock is free: a lock that must not be held while JAX is called.
+fn has_backends(bridge: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let (Some(guard), Some(table)) = (bridge.getattr_opt("_backend_lock")?, bridge.getattr_opt("_backends")?)
+    else {
+        return bridge.call_method0("backends_are_initialized")?.extract();
+    };
+    if !guard.call_method1("acquire", (false,))?.extract::<bool>()? {
+        return Ok(false);
+    }
+    let is_filled = table.is_truthy();
+    guard.call_method0("release")?;
+    is_filled
 }
 
 /// CUDA's ordinal of the current device of a Torch that uses CUDA already.
