@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p client --example sampler_cost -- [seconds] [driver library]`. The run is kept
 //! in a spool in a folder of its own, which is removed. A tick comes every second. With `--off` in place
-//! of the seconds nothing is sampled, so that memory can be compared.
+//! of the seconds nothing is sampled, so that memory can be compared. Ranks of one run share the machine
+//! out as anywhere: start several with `TRUEGAUGE_RUN` and `LOCAL_RANK` set.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -40,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         capture_system_metrics: !is_off,
         system_metrics_interval: Duration::ZERO,
         gpu_library: arguments.get(1).map(PathBuf::from),
-        ..Config::default()
+        ..Config::from_env()
     })?;
     // Files are opened and series made in the first ticks.
     std::thread::sleep(Duration::from_millis(4_500));
