@@ -1,6 +1,7 @@
 /** Reasons, one a row, with what is missing for each. */
 import { useState } from 'preact/hooks';
 import { Name } from '../components/name';
+import { Sentence } from '../components/sentence';
 import { now, zone } from '../lib/clock';
 import { copy } from '../lib/download';
 import type { MissingMetric, MissingPlace, MissingRow } from '../lib/missing';
@@ -74,23 +75,6 @@ function Since({ since }: { since: number | null }) {
       {formatWhen(since, now.value, zone.value)}{' '}
       <span class="quiet">{formatSpan(Math.max(0, (now.value - since) / 1000))}</span>
     </span>
-  );
-}
-
-/** A sentence of the server; what stands between backticks is a name. */
-function Sentence({ text }: { text: string }) {
-  return (
-    <>
-      {text.split('`').map((piece, at) =>
-        at % 2 === 1 ? (
-          <code key={at}>
-            <Name text={piece} limit={80} />
-          </code>
-        ) : (
-          piece && <Name text={piece} limit={400} />
-        ),
-      )}
-    </>
   );
 }
 

@@ -1,5 +1,6 @@
 /** Why there are no GPUs, or nothing at all; and what the node's numbers are measured against. */
 import { Name } from '../components/name';
+import { Sentence } from '../components/sentence';
 import { copy } from '../lib/download';
 import type { CaptureReport, MissingRow } from '../lib/missing';
 import { formatValue } from '../lib/number';
@@ -38,12 +39,12 @@ function Reason({ row }: { row: MissingRow }) {
   return (
     <div class="reason">
       <p>
-        <Name text={row.text} limit={240} />
+        <Sentence text={row.text} />
         {hosts.size > 1 && <span class="quiet"> On {counted(hosts.size, 'host')}.</span>}
       </p>
       {row.hint && (
         <p class="quiet">
-          <Name text={row.hint} limit={240} />
+          <Sentence text={row.hint} />
         </p>
       )}
       {row.command && (
@@ -102,7 +103,7 @@ export interface Limits {
 
 /** From the report of the host, else from what the run says of its first one. */
 export function limitsOf(system: SystemBoard, host: string | undefined): Limits | null {
-  const report = nodeReport(system.board.missing.value?.capture ?? [], host);
+  const report = nodeReport(system.reports(host), host);
   const limits = report?.limits;
   if (limits)
     return {

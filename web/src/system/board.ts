@@ -5,8 +5,10 @@ import { type Range, union } from '../charts/range';
 import { type ChartInfo, isSystem } from '../charts/sections';
 import type { Mark } from '../charts/shape';
 import * as view from '../charts/view';
+import { unspell } from '../lib/answers';
 import { isAbort } from '../lib/api';
 import { Palette, SLOTS } from '../lib/colour';
+import { CAPTURE_PREFIX, type CaptureReport } from '../lib/missing';
 import { paced } from '../lib/pace';
 import { type Axis, askPoints, type Columns, type PointsQuestion } from '../lib/points';
 import { isLive } from '../pages/run_feed';
@@ -42,6 +44,15 @@ const CONTEXT_SERIES = 256;
 const NAMED_SERIES = 8;
 /** Series of hosts and processes. */
 const HOST_SERIES = 512;
+
+function reportOf(text: string): CaptureReport[] {
+  try {
+    const report = JSON.parse(text) as CaptureReport;
+    return Array.isArray(report.devices) ? [report] : [];
+  } catch {
+    return [];
+  }
+}
 
 /** Holds the tab. */
 export class SystemBoard {
@@ -128,9 +139,29 @@ export class SystemBoard {
     return this.board.rangeOf(look.laneAxis.value);
   }
 
+  /** What processes report: of all hosts, or where those are too many to be read, of this one. */
+  reports(host: string | undefined): CaptureReport[] {
+    const all = this.board.missing.value?.capture ?? [];
+    if (all.length > 0 || host === undefined) return all;
+    const prefix = `${CAPTURE_PREFIX}${host}/`;
+    return Object.entries(this.board.detail.value?.attributes ?? {}).flatMap(([key, value]) =>
+      key.startsWith(prefix) && typeof value === 'string' ? reportOf(value) : [],
+    );
+  }
+
   /** The chart behind a lane: what its series measure. */
   chart(lane: LaneSpec): ChartInfo | undefined {
     return this.board.charts.value.find((c) => c.name === lane.metrics[0]);
+  }
+
+  /** What the values of a lane can't exceed, of the selected card; `null` where that is not known. */
+  ceiling(lane: LaneSpec): number | null {
+    const card = this.cards.value.find((c) => c.key === this.selected.value[0]);
+    const row = this.board.metrics.value?.find(
+      (m) => m.display === lane.ceiling && m.labels.host === card?.host && m.labels.gpu === card?.gpu,
+    );
+    const value = unspell(row?.last);
+    return value !== null && Number.isFinite(value) ? value : null;
   }
 
   /** What a lane has that is not finite. */
@@ -274,6 +305,7 @@ export class SystemBoard {
     if (colour) await this.ask([colour], ANSWER_SERIES, signal);
     if (signal.aborted) return;
     const span = this.manySpan(lanes);
+    const chosen = this.selected.peek();
     const [spreads, picked] = await Promise.all([
       askSpreads({ ...span, interval: this.interval(lanes) }, signal),
       this.askPicks(lanes, signal),
@@ -289,6 +321,8 @@ export class SystemBoard {
         return [lane.id, { ...members, spread, total: this.series(lane), axis: span.axis, marks: [] }];
       }),
     );
+    // Another one was chosen meanwhile.
+    if (chosen.join() !== this.selected.peek().join()) await this.pick();
   }
 
   private manySpan(lanes: LaneSpec[]) {
@@ -417,6 +451,7 @@ export class SystemBoard {
   /** Puts a lane where another one is. */
   move(id: string, to: number): void {
     const ids = this.shown.peek().map((l) => l.id);
+    if (!ids.includes(id)) return;
     const rest = ids.filter((one) => one !== id);
     const first = rest.filter((one) => CONTEXT.includes(one)).length;
     rest.splice(Math.min(rest.length, Math.max(CONTEXT.includes(id) ? 0 : first, to)), 0, id);

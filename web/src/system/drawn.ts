@@ -14,13 +14,11 @@ export interface Named {
   selected: boolean;
 }
 
-/** A part of the selected card, on top of those before it. */
+/** A part of the selected card. */
 export interface Part {
   word: string;
   slot: number;
   y: Float64Array;
-  bottom: Float64Array;
-  top: Float64Array;
 }
 
 /** Everything about a lane's picture but its size. */
@@ -116,17 +114,15 @@ const PART_SLOTS = [4, 3, 5, 6, 7, 8, 9];
 function partsOf(named: Named | undefined): Part[] {
   if (!named?.member.parts) return [];
   const weight = (y: Float64Array) => y.reduce((sum, v) => sum + (v || 0), 0);
-  let bottom = new Float64Array(named.member.y.length);
+  // Parts overlap in time, so they are not put on top of each other: the greatest lies behind.
   return [...named.member.parts]
     .filter(([, y]) => weight(y) > 0)
     .sort(([, a], [, b]) => weight(b) - weight(a))
-    .map(([word, y], at) => {
-      const top = bottom.map((v, place) => v + (y[place] || 0));
-      const slot = at === 0 ? named.slot : PART_SLOTS[(at - 1) % PART_SLOTS.length];
-      const part = { word, slot, y, bottom, top };
-      bottom = top;
-      return part;
-    });
+    .map(([word, y], at) => ({
+      word,
+      y,
+      slot: at === 0 ? named.slot : PART_SLOTS[(at - 1) % PART_SLOTS.length],
+    }));
 }
 
 /** Series that are told apart, those of what is selected first. */

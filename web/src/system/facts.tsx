@@ -7,7 +7,7 @@ import { copy } from '../lib/download';
 import type { CaptureOwner } from '../lib/missing';
 import { formatCount, formatValue } from '../lib/number';
 import type { SystemBoard } from './board';
-import { type Card, cardName } from './cards';
+import { type Card, cardName, cardsOf } from './cards';
 import { laneValue } from './lane';
 import * as look from './look';
 import { deviation, middle, valueAt } from './series';
@@ -38,6 +38,18 @@ const STANDING: [display: string, title: string][] = [
   ['system/gpu/pcie_replays_total', 'PCIe replays'],
 ];
 
+/** What the driver wants done, by its own codes. */
+const RECOVERY = [
+  'none',
+  'reset the GPU',
+  'restart the node',
+  'drain its peers',
+  'drain and reset',
+  'recover the IMEX domain',
+  'reset the bus',
+  'restart the system',
+];
+
 function standing(card: Card, metrics: MetricRow[]): [string, string][] {
   const own = metrics.filter(
     (m) => m.display.startsWith('system/gpu/') && m.labels.host === card.host && m.labels.gpu === card.gpu,
@@ -54,6 +66,8 @@ function standing(card: Card, metrics: MetricRow[]): [string, string][] {
   }
   const [generation, width] = [last('system/gpu/pcie_link_generation'), last('system/gpu/pcie_link_width')];
   if (generation !== null && width !== null) facts.push(['PCIe link', `gen ${generation} × ${width}`]);
+  const action = last('system/gpu/recovery_action');
+  if (action !== null) facts.push(['Recovery action', RECOVERY[action] ?? `code ${action}`]);
   const total = last('system/gpu/memory_total_bytes');
   if (total !== null) facts.push(['Memory in all', formatValue(total, 'B')]);
   return facts;
@@ -62,14 +76,18 @@ function standing(card: Card, metrics: MetricRow[]): [string, string][] {
 /** What a lane is called among the facts of a card that lacks it. */
 function unsupportedText(display: string, lanes: LaneSpec[]): string {
   const lane = lanes.find((l) => l.metrics.includes(display));
-  return lane?.title ?? display.replace(/^system\/gpu\//, '').replace(/_/g, ' ');
+  if (lane) return lane.title;
+  const plain = display.replace(/^system\/gpu\//, '').replace(/_total$/, '');
+  return plain.replace(/_(bytes|celsius|joules|mhz|ratio|seconds|watts)$/, '').replace(/_/g, ' ');
 }
 
 /** The card of facts. */
 export function Facts({ system }: { system: SystemBoard }) {
   const key = system.selected.value[0];
-  const card = system.cards.value.find((c) => c.key === key);
-  if (!card) return null;
+  const known = system.cards.value.find((c) => c.key === key);
+  if (!known) return null;
+  const told = known.device ? undefined : cardsOf([], system.reports(known.host)).find((c) => c.key === key);
+  const card = told ? { ...told, drawn: known.drawn } : known;
   const more = system.selected.value.length - 1;
   const { device, owner } = card;
   const slot = ink.value.series(system.slot(card.key));

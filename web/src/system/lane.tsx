@@ -20,6 +20,9 @@ import { deviation, type Member, valueAt } from './series';
 import { CONTEXT, type LaneSpec } from './specs';
 import { useLanePlot } from './use_lane_plot';
 
+/** What a lane that is dragged carries: its id. */
+const DRAGGED = 'text/x-truegauge-lane';
+
 /** What keys do to the lane that is pointed at. */
 export interface LaneActions {
   log: () => void;
@@ -121,8 +124,10 @@ export function LaneView({ system, lane, scope, point, openTable }: LaneProps) {
       tabIndex={0}
       onPointerMove={() => point(actions)}
       onFocusCapture={() => point(actions)}
+      onDragOver={(e) => e.dataTransfer?.types.includes(DRAGGED) && e.preventDefault()}
+      onDrop={(e) => system.move(e.dataTransfer?.getData(DRAGGED) || lane.id, at)}
     >
-      <header>
+      <header draggable onDragStart={(e) => e.dataTransfer?.setData(DRAGGED, lane.id)}>
         <h3>
           <Name text={lane.title} limit={26} />
           {lane.demoted ? (
@@ -186,7 +191,7 @@ function Alone({ text }: { text: string }) {
 /** A value as a lane writes it: shares with two digits, all else without the unit where the note has it. */
 export function laneValue(lane: LaneSpec, value: number, unit: string): string {
   if (Number.isNaN(value)) return 'absent';
-  if (lane.stacked || (unit === '' && lane.metrics[0].endsWith('_ratio'))) return value.toFixed(2);
+  if (lane.parted || (unit === '' && lane.metrics[0].endsWith('_ratio'))) return value.toFixed(2);
   return formatValue(value, isBytes(unit) || unit === '%' ? unit : '');
 }
 

@@ -95,9 +95,10 @@ const QUANTILES = { low: 0.01, median: 0.5, high: 0.99 };
 export function spreadQuery(runId: string, lanes: LaneSpec[], window: number): string {
   const held = `${Math.max(1, Math.ceil(window))}s`;
   const terms = lanes.flatMap((lane) => {
-    const series = `${promql(lane.metrics[0])}{run_id=${quoted(runId)}}`;
+    const idle = lane.parted ? `, ${lane.parted}!~"low_utilization|idle"` : '';
+    const series = `${promql(lane.metrics[0])}{run_id=${quoted(runId)}${idle}}`;
     const one = lane.rate
-      ? `sum by (host, gpu) (rate(${series}[${held}]))`
+      ? `max by (host, gpu) (rate(${series}[${held}]))`
       : `last_over_time(${series}[${held}])`;
     return [
       ...Object.entries(QUANTILES).map(([word, q]) => [word, `quantile(${q}, ${one})`]),

@@ -2,6 +2,7 @@
 import uPlot from 'uplot';
 import { hatch, type Ink } from '../charts/ink';
 import { alpha } from '../charts/overlay';
+import { formatValue } from '../lib/number';
 import { diverging, SHADES } from '../lib/ramp';
 import type { Drawn, Part } from './drawn';
 import { badness, valueAt } from './series';
@@ -17,21 +18,24 @@ export function shadeText(shade: number): string {
   return `rgb(${pixel & 255} ${(pixel >> 8) & 255} ${(pixel >> 16) & 255})`;
 }
 
-/** Areas on top of each other. */
+/** Areas over each other, each from zero. */
 export function paintParts(u: uPlot, x: Float64Array, parts: Part[], ink: Ink, spacing: number): void {
   const { ctx, bbox } = u;
   ctx.save();
   ctx.beginPath();
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
   ctx.clip();
-  for (const { slot, bottom, top, y } of parts) {
+  const zero = u.valToPos(0, 'y', true);
+  const place = (at: number) => u.valToPos(x[at], 'x', true);
+  for (const { slot, y } of parts) {
     ctx.fillStyle = alpha(ink.series(slot), 0.7);
     let piece: number[] = [];
     const fill = () => {
+      if (piece.length === 0) return;
       ctx.beginPath();
-      for (const at of piece) ctx.lineTo(u.valToPos(x[at], 'x', true), u.valToPos(top[at], 'y', true));
-      for (const at of piece.toReversed())
-        ctx.lineTo(u.valToPos(x[at], 'x', true), u.valToPos(bottom[at], 'y', true));
+      ctx.moveTo(place(piece[0]), zero);
+      for (const at of piece) ctx.lineTo(place(at), u.valToPos(y[at], 'y', true));
+      ctx.lineTo(place(piece[piece.length - 1]), zero);
       ctx.fill();
       piece = [];
     };
@@ -42,6 +46,27 @@ export function paintParts(u: uPlot, x: Float64Array, parts: Part[], ink: Ink, s
     }
     fill();
   }
+  ctx.restore();
+}
+
+/** A dashed line that the values can't exceed, with its name. */
+export function paintCeiling(u: uPlot, value: number, ink: Ink): void {
+  const { ctx, bbox } = u;
+  const ratio = uPlot.pxRatio;
+  const y = u.valToPos(value, 'y', true);
+  ctx.save();
+  ctx.strokeStyle = ink.text3;
+  ctx.lineWidth = ratio;
+  ctx.setLineDash([5 * ratio, 3 * ratio]);
+  ctx.beginPath();
+  ctx.moveTo(bbox.left, y);
+  ctx.lineTo(bbox.left + bbox.width, y);
+  ctx.stroke();
+  ctx.font = ink.font.replace(/^\d+/, (size) => `${Number(size) * ratio}`);
+  ctx.fillStyle = ink.text3;
+  ctx.textAlign = 'left';
+  ctx.textBaseline = 'top';
+  ctx.fillText(`max ${formatValue(value)}`, bbox.left + 6 * ratio, y + 3 * ratio);
   ctx.restore();
 }
 

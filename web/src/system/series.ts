@@ -17,7 +17,7 @@ export interface Member {
   max: Float64Array;
   /** How far apart its samples stand, on the axis. */
   spacing: number;
-  /** Its parts by the label that was added up. */
+  /** Its parts by the label that they differ in. */
   parts: Map<string, Float64Array> | null;
 }
 
@@ -72,16 +72,18 @@ export function rateOf(
   return rates;
 }
 
-function plus(a: Float64Array, b: Float64Array): Float64Array {
-  // What only one of them has counts as it is: the other one is not there at that time.
-  return a.map((v, at) => (Number.isNaN(v) ? b[at] : Number.isNaN(b[at]) ? v : v + b[at]));
-}
+/** The greater of two; what only one of them has counts as it is. */
+const greatest = (a: Float64Array, b: Float64Array) =>
+  a.map((v, at) => (Number.isNaN(v) ? b[at] : Number.isNaN(b[at]) ? v : Math.max(v, b[at])));
+
+/** Parts that say nothing bad: a clock that is low for want of work is not held back. */
+const counts = (part: string) => part !== 'low_utilization' && part !== 'idle';
 
 /** What identifies a series of a lane, and what it is called beside the others. */
 function identity(lane: LaneSpec, labels: Record<string, string>, varying: string[]): [string, string] {
   const { host = '', gpu = '' } = labels;
   const named = lane.subject === 'gpu' ? ['host', 'gpu'] : ['pid', 'rank', 'host'];
-  const told = varying.filter((k) => k !== lane.stacked && !named.includes(k)).sort();
+  const told = varying.filter((k) => k !== lane.parted && !named.includes(k)).sort();
   const rest = told.flatMap((k) => (k in labels ? `${k} ${labels[k]}` : []));
   if (lane.subject === 'gpu') {
     const card = varying.includes('host') ? `${host}/${gpu}` : `GPU ${gpu}`;
@@ -115,15 +117,15 @@ export function membersOf(
   for (const column of columns) {
     const [base, text] = identity(lane, column.labels, varying);
     const many = lane.metrics.length > 1;
-    const parted = lane.stacked !== null || lane.subject !== 'gpu';
+    const parted = lane.parted !== null || lane.subject !== 'gpu';
     const extra = parted ? '' : JSON.stringify(column.labels);
-    const key = many ? `${column.display}\n${base}` : lane.stacked ? base : `${base}${extra && `\n${extra}`}`;
+    const key = many ? `${column.display}\n${base}` : lane.parted ? base : `${base}${extra && `\n${extra}`}`;
     const y = lane.rate ? rateOf(x, column, axis) : column.last;
-    const part = lane.stacked ? (column.labels[lane.stacked] ?? '') : '';
+    const part = lane.parted ? (column.labels[lane.parted] ?? '') : '';
     const known = members.get(key);
     if (known?.parts) {
       known.parts.set(part, y);
-      known.y = plus(known.y, y);
+      known.y = counts(part) ? greatest(known.y, y) : known.y;
       known.min = known.y;
       known.max = known.y;
       known.spacing = Math.max(known.spacing, column.interval);
@@ -131,20 +133,21 @@ export function membersOf(
     }
     // A series of an older attempt goes on in that of the newer one.
     if (known) {
-      known.y = plus(known.y, y);
-      known.min = lane.rate ? known.y : plus(known.min, column.min);
-      known.max = lane.rate ? known.y : plus(known.max, column.max);
+      known.y = greatest(known.y, y);
+      known.min = lane.rate ? known.y : greatest(known.min, column.min);
+      known.max = lane.rate ? known.y : greatest(known.max, column.max);
       continue;
     }
+    const own = lane.parted && !counts(part) ? y.map((v) => v * 0) : y;
     members.set(key, {
       key: base,
       text: many ? metricWord(column.display) : text,
       labels: column.labels,
-      y,
-      min: lane.rate ? y : column.min,
-      max: lane.rate ? y : column.max,
+      y: own,
+      min: lane.rate ? own : column.min,
+      max: lane.rate ? own : column.max,
       spacing: column.interval,
-      parts: lane.stacked ? new Map([[part, y]]) : null,
+      parts: lane.parted ? new Map([[part, y]]) : null,
     });
   }
   return [...members.values()];

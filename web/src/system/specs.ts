@@ -26,8 +26,10 @@ export interface LaneSpec {
   subject: Subject;
   /** A counter, drawn as what it gains a second. */
   rate: boolean;
-  /** The label whose values are added up, and told apart for the selected card. */
-  stacked: string | null;
+  /** The label whose values overlap: the greatest counts, and they are told apart for the selected card. */
+  parted: string | null;
+  /** Display name of what the values can't exceed, drawn as a line. */
+  ceiling: string | null;
   compared: Compared | null;
   /** Misleading alone: small, grey and last. */
   demoted: boolean;
@@ -57,7 +59,8 @@ const spec = (
   metrics,
   subject,
   rate: false,
-  stacked: null,
+  parted: null,
+  ceiling: null,
   compared: null,
   demoted: false,
   usual: true,
@@ -82,12 +85,13 @@ const agent = (name: string, factor = 1) => ({ name: `tg_gpu_${name}`, factor })
 const GPU_LANES: LaneSpec[] = [
   gpu('clock', 'SM clock', 'MHz', 'sm_clock_mhz', {
     compared: less('faster', 'slower'),
+    ceiling: 'system/gpu/sm_clock_max_mhz',
     height: 92,
     agent: agent('sm_clock_hertz', 1e-6),
   }),
   gpu('throttled', 'throttled', 'share of time, by reason', 'throttled_seconds_total', {
     rate: true,
-    stacked: 'reason',
+    parted: 'reason',
     compared: { worse: 'high', by: 'difference', clip: 0.2, ends: ['less', 'more by 0.20'] },
     agent: agent('throttled_seconds_total'),
   }),

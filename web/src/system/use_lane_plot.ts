@@ -1,5 +1,5 @@
 /** Keeps the plot of a lane mounted while it is on the screen, and drawn when what it shows changes. */
-import { effect, type ReadonlySignal, type Signal, useSignal } from '@preact/signals';
+import { effect, type ReadonlySignal, type Signal, useComputed, useSignal } from '@preact/signals';
 import type { RefObject } from 'preact';
 import { useEffect } from 'preact/hooks';
 import type uPlot from 'uplot';
@@ -9,16 +9,21 @@ import { factorOf, ink, type PlotModel } from '../charts/model';
 import { Plot } from '../charts/plot';
 import { divided } from '../charts/shape';
 import * as view from '../charts/view';
-import { zone } from '../lib/clock';
+import type { MetricRow } from '../lib/answers';
+import { now, zone } from '../lib/clock';
+import { formatSpan } from '../lib/time';
 import type { SystemBoard } from './board';
 import { type Drawn, lookOf } from './drawn';
 import * as look from './look';
-import { paintMap, paintParts } from './paint';
+import { paintCeiling, paintMap, paintParts } from './paint';
 import type { LaneSpec } from './specs';
 
 /** Width of the value axis of all lanes. */
 export const Y_WIDTH = 52;
 const SMALLEST = 20;
+/** A line that ended longer ago says so: this long, and this many intervals. */
+const OLD_MS = 60_000;
+const STALE_INTERVALS = 10;
 
 /** Mounts it in `body`, and tells whether it is `seen`. */
 export function useLanePlot(
@@ -30,6 +35,7 @@ export function useLanePlot(
   body: RefObject<HTMLDivElement | null>,
 ): void {
   const size = useSignal<[number, number]>([0, 0]);
+  const stale = useComputed(() => staleness(system, lane));
   useEffect(() => {
     const { board } = system;
     const box = body.current!;
@@ -52,11 +58,11 @@ export function useLanePlot(
     watch.observe(root.current!);
     resize.observe(box);
     const stopDrawing = effect(() => {
-      const now = drawn.value;
+      const picture = drawn.value;
       if (!seen.value) return unmount();
-      if (!now || Math.min(...size.value) < SMALLEST) return;
+      if (!picture || Math.min(...size.value) < SMALLEST) return;
       plot ??= new Plot(box, events);
-      plot.render(modelOf(system, lane, now, size.value));
+      plot.render({ ...modelOf(system, lane, picture, size.value), stale: stale.value });
       plot.follow(board.cursor[look.laneAxis.peek()].peek());
     });
     const stopMarking = effect(() => {
@@ -76,6 +82,23 @@ export function useLanePlot(
   }, [system, lane.id, lane.metrics[0]]);
 }
 
+/** `4 min old` when the run lives but the lane's series have stopped coming. */
+function staleness(system: SystemBoard, lane: LaneSpec): string | null {
+  const state = system.board.detail.value?.state;
+  if (state !== 'running' && state !== 'stale') return null;
+  const rows = (system.board.metrics.value ?? []).filter((m) => lane.metrics.includes(m.display));
+  const newest = rows.reduce<MetricRow | null>(
+    (best, row) => ((row.last_time_ms ?? 0) > (best?.last_time_ms ?? 0) ? row : best),
+    null,
+  );
+  if (newest?.last_time_ms == null) return null;
+  const span = newest.last_time_ms - (newest.first_time_ms ?? newest.last_time_ms);
+  const age = now.value - newest.last_time_ms;
+  const every = newest.points > 1 ? span / (newest.points - 1) : 0;
+  if (age <= Math.max(OLD_MS, STALE_INTERVALS * every)) return null;
+  return `${formatSpan(Math.floor(age / 60_000) * 60)} old`;
+}
+
 function modelOf(system: SystemBoard, lane: LaneSpec, drawn: Drawn, size: [number, number]): PlotModel {
   const axis = look.laneAxis.value;
   const range = system.range();
@@ -84,6 +107,11 @@ function modelOf(system: SystemBoard, lane: LaneSpec, drawn: Drawn, size: [numbe
   const factor = factorOf(drawn.shape.lines);
   const shape = factor > 1 ? divided(drawn.shape, factor) : drawn.shape;
   const extents = shape.lines.map((l) => ({ y: l.raw, min: l.min, max: l.max }));
+  const ceiling = drawn.show === 'map' || shape.x.length === 0 ? null : system.ceiling(lane);
+  if (ceiling !== null) {
+    const y = shape.x.map(() => ceiling);
+    extents.push({ y, min: y, max: y });
+  }
   const unit = lane.rate ? '' : (chart?.unit ?? '');
   const zero =
     lane.rate || (lane.subject !== 'run' && zeroBelongs(chart?.name ?? '', unit, chart?.kind ?? ''));
@@ -95,7 +123,9 @@ function modelOf(system: SystemBoard, lane: LaneSpec, drawn: Drawn, size: [numbe
       ? (u: uPlot) => paintMap(u, drawn, lane.compared, colours)
       : drawn.parts.length > 0
         ? (u: uPlot) => paintParts(u, drawn.x, drawn.parts, colours, spacing)
-        : null;
+        : ceiling !== null
+          ? (u: uPlot) => paintCeiling(u, ceiling, colours)
+          : null;
   return {
     shape,
     looks: drawn.looks.map((one) => lookOf(one, colours)),

@@ -151,6 +151,7 @@ export async function pushJob(url: string, job: Job): Promise<void> {
             points: points(phase, (at) => 1 + 0.25 * slow(at) + 0.01 * noise(seed, at)),
           },
           gauge('sm_clock_mhz', (at) => 1755 - 351 * slow(at) + 18 * noise(seed, at) + (rank % 5) * 2),
+          gauge('sm_clock_max_mhz', () => 1980),
           gauge('throttled_seconds_total', (at) => (thermal += at === 0 ? 0 : every * (0.44 * heat(at))), {
             reason: 'thermal',
           }),

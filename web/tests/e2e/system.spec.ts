@@ -100,7 +100,7 @@ test('the card that stands apart is found, and who reports it', async ({ page, s
   const card = facts(page, 'host-3 · GPU 1');
   await expect(card).toContainText('rank 17 · pid 4017');
   await expect(card).toContainText('NVIDIA H100');
-  await expect(card).toContainText('memory temperature celsius— not supported');
+  await expect(card).toContainText('memory temperature— not supported');
   await expect(card).toContainText(/SM clock1,4\d\d peers 1,7\d\d/);
   await expect(card).toContainText('PCIe linkgen 5 × 16');
   const order = page.locator('[data-lane] h3 .name');
@@ -220,7 +220,8 @@ test('lanes are hidden, added and moved, and the usual ones need no address', as
   await page.getByRole('menuitem', { name: 'Move to the top' }).click();
   // The run's own numbers stay above.
   await expect(page.locator('[data-lane]').nth(2)).toHaveAttribute('data-lane', 'memory');
-  await page.goBack();
+  await lane(page, 'clock').locator('header').dragTo(lane(page, 'memory').locator('header'));
+  await expect(page.locator('[data-lane]').nth(2)).toHaveAttribute('data-lane', 'clock');
   await openSystem(page, server, 'job', '?lanes=busy,loss,nonsense');
   await expect(page.locator('[data-lane] h3 .name')).toHaveText(['loss', 'GPU busy']);
 });
@@ -330,6 +331,11 @@ test('of very many cards the server tells the spread, and the odd one is named',
       project: 'p',
       run: 'many',
       event: 1,
+      attributes: {
+        'system/capture/h97/rank-776': JSON.stringify(
+          report({ host: 'h97', rank: 776, devices: [device(1)] }),
+        ),
+      },
       series: cards.map((labels, at) => ({
         name: `system/gpu/${name}`,
         labels,
@@ -343,6 +349,12 @@ test('of very many cards the server tells the spread, and the odd one is named',
   await expect(lane(page, 'temperature').locator('dt')).toHaveText(['h97/1', 'median of 1,920', 'p1–p99']);
   await expect(lane(page, 'temperature').locator('dd')).toHaveText(['85', '62', '60–64']);
   await expect(page.getByRole('button', { name: 'All lines' })).toHaveCount(0);
+  // Too many processes for all reports: that of the chosen card's host is read.
+  await page.route('**/missing*', (route) =>
+    route.fulfill({ json: { run_id: '', expected: 0, present: 0, missing: [] } }),
+  );
+  await page.reload();
+  await expect(facts(page, 'h97 · GPU 1')).toContainText('rank 776');
   // Each cell is its own, 4 px high.
   await page.locator('.matrix canvas').click({ position: { x: 3, y: 4 * 97 + 2 } });
   await expect(facts(page, 'h97 · GPU 0')).toContainText('SM clock1,70');

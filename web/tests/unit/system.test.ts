@@ -211,12 +211,13 @@ describe('series of a lane', () => {
   const columns = (host: string, gpu: string) => [
     column('t', { host, gpu, reason: 'thermal' }, f(0, 0.5, 1)),
     column('t', { host, gpu, reason: 'sw_power' }, f(0, 0.25, 0.25)),
+    column('t', { host, gpu, reason: 'low_utilization' }, f(0, 0, 0.1)),
   ];
 
-  test('reasons add up, and are told apart for who is selected', () => {
+  test('reasons overlap: the greatest counts, and they are told apart for who is selected', () => {
     const members = membersOf(lane, x, [...columns('a', '0'), ...columns('a', '1')], 'relative');
     expect(members.map((m) => m.text)).toEqual(['GPU 0', 'GPU 1']);
-    expect([...members[0].y]).toEqual([nan, 0.75, 0.5]);
+    expect([...members[0].y]).toEqual([nan, 0.5, 0.5]);
     const data = { x, members, total: 2, spread: null, axis: 'relative' as const, marks: [] };
     const drawn = drawnOf(
       lane,
@@ -225,10 +226,18 @@ describe('series of a lane', () => {
       [],
     );
     expect(drawn.named[0].member.key).toBe('a/1');
-    expect(drawn.parts.map((p) => [p.word, [...p.top]])).toEqual([
-      ['thermal', [0, 0.5, 0.5]],
-      ['sw_power', [0, 0.75, 0.5]],
+    expect(drawn.parts.map((p) => [p.word, [...p.y]])).toEqual([
+      ['thermal', [nan, 0.5, 0.5]],
+      ['sw_power', [nan, 0.25, 0]],
+      ['low_utilization', [nan, 0, 0.1]],
     ]);
+  });
+
+  test('a clock that is low for want of work is not held back', () => {
+    const idle = column('t', { host: 'a', gpu: '0', reason: 'low_utilization' }, f(0, 1, 2));
+    const [member] = membersOf(lane, x, [idle, ...columns('a', '0').slice(0, 1)], 'relative');
+    expect([...member.y]).toEqual([nan, 0.5, 0.5]);
+    expect([...membersOf(lane, x, [idle], 'relative')[0].y]).toEqual([nan, 0, 0]);
   });
 
   test('hosts are named where there are several', () => {
@@ -329,7 +338,7 @@ describe('more cards than are sent', () => {
       'label_replace(quantile(0.5, last_over_time(system_gpu_sm_clock_mhz{run_id="ab\\"c"}[75s])), "is", "clock median", "", "")',
     );
     expect(query).toContain(
-      'sum by (host, gpu) (rate(system_gpu_throttled_seconds_total{run_id="ab\\"c"}[75s]))',
+      'max by (host, gpu) (rate(system_gpu_throttled_seconds_total{run_id="ab\\"c", reason!~"low_utilization|idle"}[75s]))',
     );
   });
 
