@@ -39,6 +39,26 @@ def test_bad_input_never_raises_even_where_warnings_are_errors(scripts):
     assert err.count("value_type") == 1
 
 
+def test_a_driver_that_can_not_be_loaded_never_raises_where_warnings_are_errors(scripts, tmp_path):
+    (tmp_path / "libnvidia-ml.so.1").write_text("no library")
+    sampled = """
+        import truegauge as tg
+        run = tg.init(project_name="p", run_name="r", init_mode="offline")
+        tg.log("loss", 0.5)
+        tg.close()
+        print("alive")
+    """
+    environment = {
+        "TRUEGAUGE_CAPTURE_SYSTEM_METRICS": "true",
+        "NVIDIA_VISIBLE_DEVICES": "all",
+        "LD_LIBRARY_PATH": str(tmp_path),
+    }
+    out, err = scripts.run(sampled, "-W", "error", **environment)
+    assert out == "alive\n"
+    assert "Traceback" not in err
+    assert err.count("the run has no series of its GPUs") == 1, err
+
+
 def test_each_cause_is_said_once(scripts):
     out, err = scripts.run(BAD, "-W", "always")
     assert out == "alive\n"

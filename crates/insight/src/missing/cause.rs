@@ -25,7 +25,7 @@ pub(super) enum Cause {
     /// The driver was asked and has not answered.
     DriverSilent { is_late: bool },
     /// The device does not have it.
-    Unsupported { model: String },
+    Unsupported { model: String, is_extra: bool },
     /// The device is partitioned.
     Mig,
     /// The device was not given to the run.

@@ -96,16 +96,21 @@ impl<'a> Findings<'a> {
                 (a, b) => a.or(b),
             };
         }
-        let mut rows: Vec<Row> = groups
+        let expected = self.evidence.expected.len() as u32;
+        let mut rows: Vec<(bool, Row)> = groups
             .into_iter()
             .map(|((cause, metrics), (places, since_ns))| {
+                let is_extra = metrics.iter().all(|number| *number >= expected);
                 let metrics: Vec<&str> = metrics.iter().map(|number| self.names[*number as usize]).collect();
                 let words = words(&self.causes[cause], &metrics, Places(&places));
-                row(self.evidence, words, &metrics, (&places, since_ns))
+                (is_extra, row(self.evidence, words, &metrics, (&places, since_ns)))
             })
             .collect();
-        // Alarms first, then what concerns most.
-        rows.sort_by_key(|row| (!row.is_alarm, std::cmp::Reverse(row.places.len() * row.metrics.len())));
+        // Alarms first, extras last, and what concerns most before the rest.
+        rows.sort_by_key(|(is_extra, row)| {
+            (!row.is_alarm, *is_extra, std::cmp::Reverse(row.places.len() * row.metrics.len()))
+        });
+        let mut rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
         let is_cut = self.is_cut || rows.len() > ROWS_MAX;
         rows.truncate(ROWS_MAX);
         (rows, is_cut)

@@ -399,7 +399,8 @@ fn judge_device<'a>(facts: &Facts<'a>, device: &Device<'_, 'a>, at: At<'a>, find
     };
     if let Some((_, owned)) = owner {
         for metric in owned.unsupported.iter().filter(is_extra) {
-            findings.add(Cause::Unsupported { model: owned.model.clone() }, metric, at, None);
+            let cause = Cause::Unsupported { model: owned.model.clone(), is_extra: true };
+            findings.add(cause, metric, at, None);
         }
     }
 }
@@ -408,7 +409,7 @@ fn device_cause(facts: &Facts<'_>, device: &Device<'_, '_>, metric: &str, was_th
     let lacks = |device: &CaptureDevice| device.unsupported.iter().any(|name| name == metric);
     if let Some((process, owned)) = device.owner(facts.end_ns) {
         if lacks(owned) {
-            return Cause::Unsupported { model: owned.model.clone() };
+            return Cause::Unsupported { model: owned.model.clone(), is_extra: false };
         }
         return blame(facts, process, (metric, Some(owned.gpu)), was_there);
     }

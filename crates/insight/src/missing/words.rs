@@ -126,11 +126,12 @@ fn hardware(cause: &Cause, metrics: &[&str], at: Places<'_, '_>) -> Words {
                 .hint("A driver that hangs shows in the kernel's log as `NVRM` or `Xid`.")
                 .command("timeout 30 nvidia-smi")
         }
-        Cause::Unsupported { model } => {
+        Cause::Unsupported { model, is_extra } => {
             let model = if model.is_empty() { String::new() } else { format!(" ({})", shown(model)) };
+            let what = if *is_extra && metrics.len() > 2 { format!("{} further metrics", metrics.len()) } else { named(metrics) };
             Words::calm("unsupported", format!(
-                "{places}{model} {} not have {}: the driver answered “not supported”, so it was asked once and is not asked again.",
-                at.verb("does", "do"), named(metrics)))
+                "{places}{model} {} not have {what}: the driver answered “not supported”, so it was asked once and is not asked again.",
+                at.verb("does", "do")))
         }
         Cause::Mig => Words::calm("mig", format!(
             "{places} {} partitioned with MIG and left out: a slice has no utilization of its own, and the whole card's power and temperature may be another tenant's.",

@@ -141,7 +141,9 @@ fn scenes_of_hardware() -> Vec<(&'static str, Scene)> {
             let mut scene = changed(with_gpus(8, DeviceRole::Owned), |report| {
                 report.devices[5].model = "NVIDIA T4".into();
                 report.devices[5].unsupported =
-                    vec!["system/gpu/power_watts".into(), "system/gpu/energy_joules_total".into()];
+                    ["power_watts", "energy_joules_total", "row_remaps_total", "sm_active_ratio"]
+                        .map(|name| format!("system/gpu/{name}"))
+                        .into();
             });
             scene.without("system/gpu/power_watts", Some(5));
             scene
