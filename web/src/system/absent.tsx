@@ -82,7 +82,7 @@ export function NoSystem({ system }: { system: SystemBoard }) {
 }
 
 /** The report of the process that reports a node. */
-export function nodeReport(reports: CaptureReport[], host: string | undefined): CaptureReport | undefined {
+function nodeReport(reports: CaptureReport[], host: string | undefined): CaptureReport | undefined {
   const known = reports.filter((r) => r.limits !== null);
   return known.find((r) => r.host === host) ?? (host === undefined ? known[0] : undefined);
 }

@@ -1,5 +1,5 @@
 /** What a lane draws: lines, areas and cells, put together from its series and what is selected. */
-import { type Look, seriesId } from '../charts/model';
+import type { Look } from '../charts/model';
 import { holesOf, type Line, type Mark, type Shape } from '../charts/shape';
 import type { LaneData } from './board';
 import type { Show } from './look';
@@ -194,9 +194,6 @@ export function drawnOf(lane: LaneSpec, data: LaneData, choice: Choice, marks: M
     spread: all,
   };
 }
-
-/** What a line of a shape is called in lists of lines. */
-export const lineId = (line: Line) => seriesId(line.labels);
 
 /** How a line looks in a theme. */
 export function lookOf(

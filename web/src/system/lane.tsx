@@ -16,6 +16,7 @@ import type { SystemBoard } from './board';
 import type { Card } from './cards';
 import { type Choice, type Drawn, drawnOf } from './drawn';
 import * as look from './look';
+import { ANSWER_SERIES } from './many';
 import { deviation, type Member, valueAt } from './series';
 import { CONTEXT, type LaneSpec } from './specs';
 import { useLanePlot } from './use_lane_plot';
@@ -63,8 +64,9 @@ export function useDrawn(system: SystemBoard, lane: LaneSpec, seen: ReadonlySign
     const range = system.range();
     const usual = many ? 'spread' : look.showOf(data.members.length);
     // Cells are coloured against peers: what has none, or none that are better or worse, has its spread.
-    const mapped = lane.compared !== null && data.members.length > 1;
-    const fallback = data.members.length > look.LINES_USUAL ? 'spread' : 'lines';
+    const whole = data.spread === null || data.members.length >= Math.min(data.total, ANSWER_SERIES);
+    const mapped = lane.compared !== null && data.members.length > 1 && whole;
+    const fallback = data.spread || data.members.length > look.LINES_USUAL ? 'spread' : 'lines';
     const choice: Choice = {
       show: usual === 'map' && !mapped ? fallback : usual,
       selects: (member: Member) => cardOf(member) !== undefined,

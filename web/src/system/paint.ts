@@ -70,45 +70,37 @@ export function paintCeiling(u: uPlot, value: number, ink: Ink): void {
   ctx.restore();
 }
 
-/** Rows of series over time: each cell by how far it is from the others then, or by its share of the range. */
-export function paintMap(u: uPlot, drawn: Drawn, compared: Compared | null, ink: Ink): void {
+/** Rows of series over time: each cell by how far it is from the others then. */
+export function paintMap(u: uPlot, drawn: Drawn, compared: Compared, ink: Ink): void {
   const { ctx, bbox } = u;
   const { rows, spread, x } = drawn;
-  if (rows.length === 0) return;
+  if (rows.length === 0 || !spread) return;
   const ratio = uPlot.pxRatio;
   const width = Math.max(1, Math.ceil(2 * ratio));
   const columns = Math.max(1, Math.floor(bbox.width / width));
-  const height = bbox.height / rows.length;
-  const [low, high] = compared && spread ? [0, 1] : extent(rows.map((r) => r.y));
   hatch(ctx, { x: bbox.left, y: bbox.top, w: bbox.width, h: bbox.height }, ink.line2, ratio);
   const places = Array.from({ length: columns }, (_, at) => u.posToVal((at + 0.5) * (width / ratio), 'x'));
-  const medians = places.map((place) =>
-    spread ? valueAt(spread.x, { y: spread.median, spacing: spread.spacing }, place) : Number.NaN,
-  );
-  rows.forEach((row, index) => {
-    const top = Math.round(bbox.top + index * height);
-    const bottom = Math.max(top + 1, Math.round(bbox.top + (index + 1) * height) - (height > 4 ? 1 : 0));
-    for (let column = 0; column < columns; column++) {
-      const value = valueAt(x, row, places[column]);
-      if (!Number.isFinite(value)) continue;
-      const bad =
-        compared && spread
-          ? badness(value, medians[column], compared)
-          : ((value - low) / Math.max(high - low, 1e-12)) * 2 - 1;
-      const shade = shadeAt(bad);
-      if (shade === null) continue;
+  const peers = { y: spread.median, spacing: spread.spacing };
+  const medians = places.map((place) => valueAt(spread.x, peers, place));
+  // Rows that are thinner than a pixel share one, and the worst of them is seen.
+  const lines = Math.max(1, Math.min(rows.length, Math.floor(bbox.height)));
+  const height = bbox.height / lines;
+  for (let line = 0; line < lines; line++) {
+    const first = Math.floor((line * rows.length) / lines);
+    const own = rows.slice(first, Math.max(first + 1, Math.floor(((line + 1) * rows.length) / lines)));
+    const top = Math.round(bbox.top + line * height);
+    const bottom = Math.max(top + 1, Math.round(bbox.top + (line + 1) * height) - (height > 4 ? 1 : 0));
+    places.forEach((place, column) => {
+      const worst = Math.max(
+        -Infinity,
+        ...own
+          .map((row) => badness(valueAt(x, row, place), medians[column], compared))
+          .filter(Number.isFinite),
+      );
+      const shade = shadeAt(worst);
+      if (shade === null) return;
       ctx.fillStyle = shadeText(shade);
       ctx.fillRect(bbox.left + column * width, top, width, bottom - top);
-    }
-  });
-}
-
-function extent(columns: Float64Array[]): [number, number] {
-  let [low, high] = [Infinity, -Infinity];
-  for (const y of columns)
-    for (const v of y) {
-      if (v < low) low = v;
-      if (v > high) high = v;
-    }
-  return [low, high];
+    });
+  }
 }

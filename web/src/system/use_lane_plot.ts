@@ -118,9 +118,10 @@ function modelOf(system: SystemBoard, lane: LaneSpec, drawn: Drawn, size: [numbe
   const how = { envelope: true, clip: view.clip.value, log, zero };
   const spacing = drawn.named[0]?.member.spacing ?? 0;
   const colours = ink.value;
+  const { compared } = lane;
   const paint =
-    drawn.show === 'map'
-      ? (u: uPlot) => paintMap(u, drawn, lane.compared, colours)
+    drawn.show === 'map' && compared
+      ? (u: uPlot) => paintMap(u, drawn, compared, colours)
       : drawn.parts.length > 0
         ? (u: uPlot) => paintParts(u, drawn.x, drawn.parts, colours, spacing)
         : ceiling !== null
