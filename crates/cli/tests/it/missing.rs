@@ -1,6 +1,7 @@
 //! Why charts are missing, asked of a server; and cards that two processes send without sharing a lock.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::process::{Child, Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use model::{
     Arbitration, AttributeValue, CaptureDevice, CaptureFailure, CaptureReport, CaptureState, DeviceRole,
@@ -9,7 +10,7 @@ use model::{
 use serde_json::{Value, json};
 use wire::push::{Attribute, PushRequest, PushResponse, Series, Session};
 
-use crate::process::{Server, eventually, id, request};
+use crate::process::{Server, eventually, id, request, truegauge};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -381,9 +382,8 @@ fn a_run_of_a_thousand_gpus_is_explained_in_a_few_rows() {
     assert_eq!(reasons(&answer), [("unsupported".to_owned(), false)], "{:.500}", answer["missing"]);
     assert_eq!(rows[0]["places"].as_array().unwrap().len(), 1_024);
     assert!(rows[0]["text"].as_str().unwrap().starts_with("GPUs 0-7 of 128 hosts (NVIDIA H100) do not have"));
-    let since = Instant::now();
-    let brief = server.ask("GET", &format!("/api/tg/v1/runs/{}/missing?capture=false", id("big")), &[], b"");
-    println!("{} bytes without reports in {:?}", brief.body.len(), since.elapsed());
+    let brief = server.get(&format!("/api/tg/v1/runs/{}/missing?capture=false", id("big")));
+    assert_eq!((&brief["missing"], &brief["capture"]), (&answer["missing"], &Value::Null));
 }
 
 /// A pod of a machine: its host name and the folder of its locks are its own, boot id and card are not.
@@ -513,4 +513,68 @@ fn two_machines_by_one_name_are_warned_of() {
         answer["missing"][0]["places"],
         json!([{"host": "trainer", "gpu": null, "pid": null, "rank": null}])
     );
+}
+
+/// `truegauge run -- sleep` in namespaces of its own, as a pod is: a host name and a `/dev/shm` of its own,
+/// the machine's boot id, and the one card of the driver in `home`.
+struct Pod(Child);
+
+impl Pod {
+    fn start(server: &Server, name: &str) -> Self {
+        let inside = format!("mount -t tmpfs none /dev/shm && hostname {name} && exec \"$0\" \"$@\"");
+        let program = truegauge(&server.home);
+        let mut command = Command::new("unshare");
+        for (variable, value) in program.get_envs() {
+            match value {
+                Some(value) => command.env(variable, value),
+                None => command.env_remove(variable),
+            };
+        }
+        command
+            .args(["--mount", "--uts", "sh", "-c", &inside])
+            .arg(program.get_program())
+            .args(["run", "--project", "p", "--run", "r", "--interval", "1", "--", "sleep", "600"])
+            .env("TRUEGAUGE_URL", &server.url)
+            .env("LD_LIBRARY_PATH", &server.home)
+            .stdin(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Pod {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        // Asked to end it takes its command along.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn two_real_pods_of_one_machine_report_their_card_once() {
+    let server = Server::start(&[]);
+    let scenario = "driver_version = \"570\"\n[[gpu]]\nuuid = \"GPU-1\"\nname = \"Fake H100\"\nmig = false\n\
+                    values = { utilization = 11, utilization_memory = 1, temperature = 40 }\n";
+    fake_nvml::install(&server.home, scenario).unwrap();
+    let has = |host: &str| {
+        eventually("points of a pod's card", || {
+            let answer = server.ask("GET", &format!("/api/tg/v1/runs/{}/metrics", id("r")), &[], b"");
+            (answer.status == 200 && points(&server, host) > 0).then_some(())
+        });
+    };
+    let _first = Pod::start(&server, "pod-a");
+    has("pod-a");
+    let _second = Pod::start(&server, "pod-b");
+    let row = eventually("the second pod says that it leaves the card alone", || {
+        let answer = missing(&server, "r");
+        let reports = answer["capture"].as_array().unwrap();
+        let second = reports.iter().find(|report| report["host"] == "pod-b")?;
+        (second["devices"][0]["role"] == "reported_elsewhere").then_some(())?;
+        let rows = answer["missing"].as_array().unwrap();
+        rows.iter().find(|row| row["reason"] == "reported_elsewhere").cloned()
+    });
+    assert!(row["text"].as_str().unwrap().starts_with("GPU 0 of `pod-b` is charted already by"), "{row}");
+    let before = points(&server, "pod-a");
+    eventually("the first pod goes on", || (points(&server, "pod-a") > before + 1).then_some(()));
+    assert_eq!(points(&server, "pod-b"), 0);
 }

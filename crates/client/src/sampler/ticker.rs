@@ -111,9 +111,10 @@ impl<'a> Ticker<'a> {
         if let Some(seconds) = collect::thread_cpu_seconds() {
             self.table.put(self.shared, subject(&collect::SELF_CPU), seconds);
         }
+        // Before the points: a server that judges whose a device is must know who sends them.
+        self.report(CaptureState::Sampling);
         self.shared.log_all(self.table.points(), Some(step), Some(now.time_ns));
         self.troubles.warn(self.shared, self.tick);
-        self.report(CaptureState::Sampling);
         if is_empty && self.table.left_out_count() == 0 {
             return Err(self.troubles.latest().unwrap_or("nothing could be read").to_owned());
         }
