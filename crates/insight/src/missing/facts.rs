@@ -264,7 +264,7 @@ pub(super) const SILENT_NS: i64 = STALE_AFTER_SECONDS as i64 * NANOS_PER_SECOND;
 pub(super) fn reaches(seen: &Seen<'_>, until_ns: i64, interval_seconds: f64) -> bool {
     let spacing_ns = match seen.points {
         0 | 1 => 0,
-        points => (seen.last_ns - seen.first_ns) / (points as i64 - 1),
+        points => seen.last_ns.saturating_sub(seen.first_ns) / i64::try_from(points - 1).unwrap_or(i64::MAX),
     };
     let missed = |interval_ns: f64| (interval_ns * INTERVALS_MISSED) as i64;
     let patience_ns =

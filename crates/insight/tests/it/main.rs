@@ -1,4 +1,5 @@
 //! What the crate answers, asked through its public face.
 
+mod hostile;
 mod missing;
 mod scene;
