@@ -9,6 +9,7 @@ pub mod exposition;
 mod fields;
 pub mod metrana;
 pub mod openmetrics;
+pub mod otlp;
 pub mod page;
 pub mod push;
 pub mod remote_write;
