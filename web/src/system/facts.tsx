@@ -11,7 +11,7 @@ import { type Card, cardName, cardsOf } from './cards';
 import { laneValue } from './lane';
 import * as look from './look';
 import { deviation, middle, valueAt } from './series';
-import { colours, type LaneSpec } from './specs';
+import { colours, gpuTitle } from './specs';
 
 /** Whose a card is, in words. */
 function ownerText(owner: CaptureOwner, host: string): string {
@@ -71,14 +71,6 @@ function standing(card: Card, metrics: MetricRow[]): [string, string][] {
   const total = last('system/gpu/memory_total_bytes');
   if (total !== null) facts.push(['Memory in all', formatValue(total, 'B')]);
   return facts;
-}
-
-/** What a lane is called among the facts of a card that lacks it. */
-function unsupportedText(display: string, lanes: LaneSpec[]): string {
-  const lane = lanes.find((l) => l.metrics.includes(display));
-  if (lane) return lane.title;
-  const plain = display.replace(/^system\/gpu\//, '').replace(/_total$/, '');
-  return plain.replace(/_(bytes|celsius|joules|mhz|ratio|seconds|watts)$/, '').replace(/_/g, ' ');
 }
 
 /** The card of facts. */
@@ -142,7 +134,7 @@ export function Facts({ system }: { system: SystemBoard }) {
           </Fact>
         ))}
         {device?.unsupported.slice(0, 12).map((display) => (
-          <Fact key={display} title={unsupportedText(display, system.lanes.value)}>
+          <Fact key={display} title={gpuTitle(display)}>
             <Absent text="not supported" />
           </Fact>
         ))}

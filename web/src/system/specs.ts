@@ -162,6 +162,14 @@ const HOST_LANES: LaneSpec[] = [
   }),
 ];
 
+/** What a metric of a card is called, drawn or not. */
+export function gpuTitle(display: string): string {
+  const lane = [...GPU_LANES, BUSY].find((l) => l.metrics.includes(display));
+  if (lane) return lane.title;
+  const plain = display.replace(/^system\/gpu\//, '').replace(/_total$/, '');
+  return plain.replace(/_(bytes|celsius|joules|mhz|ratio|seconds|watts)$/, '').replace(/_/g, ' ');
+}
+
 const natural = new Intl.Collator('en', { numeric: true });
 
 /** A lane for a system metric that the table does not name. */

@@ -109,8 +109,8 @@ function modelOf(system: SystemBoard, lane: LaneSpec, drawn: Drawn, size: [numbe
   const extents = shape.lines.map((l) => ({ y: l.raw, min: l.min, max: l.max }));
   const ceiling = drawn.show === 'map' || shape.x.length === 0 ? null : system.ceiling(lane);
   if (ceiling !== null) {
-    const y = shape.x.map(() => ceiling);
-    extents.push({ y, min: y, max: y });
+    const most = shape.x.map(() => ceiling);
+    extents.push({ y: most, min: most, max: most });
   }
   const unit = lane.rate ? '' : (chart?.unit ?? '');
   const zero =
@@ -118,6 +118,8 @@ function modelOf(system: SystemBoard, lane: LaneSpec, drawn: Drawn, size: [numbe
   const how = { envelope: true, clip: view.clip.value, log, zero };
   const spacing = drawn.named[0]?.member.spacing ?? 0;
   const colours = ink.value;
+  // Nothing but zeros lies on the lower edge: there is nothing below it.
+  const y = valueRange(shape.x, extents, range.from, range.to, how) ?? (log ? [1, 10] : [0, 1]);
   const { compared } = lane;
   const paint =
     drawn.show === 'map' && compared
@@ -131,7 +133,7 @@ function modelOf(system: SystemBoard, lane: LaneSpec, drawn: Drawn, size: [numbe
     shape,
     looks: drawn.looks.map((one) => lookOf(one, colours)),
     range,
-    y: valueRange(shape.x, extents, range.from, range.to, how) ?? (log ? [1, 10] : [0, 1]),
+    y: zero && y[0] < 0 && !extents.some((e) => e.min.some((v) => v < 0)) ? [0, y[1]] : y,
     log,
     envelope: true,
     axis,

@@ -20,7 +20,7 @@ import {
   spreadOf,
   valueAt,
 } from '../../src/system/series';
-import { colours, lanesOf, shownLanes } from '../../src/system/specs';
+import { colours, gpuTitle, lanesOf, shownLanes } from '../../src/system/specs';
 import { device, report } from '../e2e/machines';
 
 const nan = Number.NaN;
@@ -121,6 +121,14 @@ describe('lanes', () => {
       'loss',
       'pcie_link_width',
     ]);
+  });
+
+  test('what a card lacks is called as its lane would be', () => {
+    expect(
+      ['utilization', 'power_limit_ratio', 'memory_temperature_celsius', 'throttled_seconds_total'].map((m) =>
+        gpuTitle(`system/gpu/${m}`),
+      ),
+    ).toEqual(['GPU busy', 'power ÷ limit', 'memory temperature', 'throttled']);
   });
 
   test('no cell is coloured by the misleading gauge', () => {
