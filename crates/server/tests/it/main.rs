@@ -1,0 +1,7 @@
+//! The server by its public face, in this process.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail as the test itself does")]
+
+mod grpc;
+mod metrana;
+mod metrana_hostile;
