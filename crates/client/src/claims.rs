@@ -12,6 +12,7 @@
 mod folder;
 mod here;
 mod lock;
+mod present;
 mod record;
 mod tidy;
 
@@ -20,6 +21,8 @@ use std::path::PathBuf;
 use model::{Arbitration, CaptureOwner, RunPath};
 
 use self::{folder::Folder, lock::Lock};
+
+pub use present::{Present, present};
 
 /// Name of the node's lock.
 const NODE: &str = "node.lock";

@@ -19,6 +19,7 @@ use crate::clock::{compact_utc, now_ns};
 use crate::run::Run;
 use watch::Watch;
 
+pub use argv::shown;
 pub use tail::{TAIL_BYTES_MAX, Tail};
 
 /// Tells a command who wraps it: the wrapper's process ID, a colon, and the run's id.
@@ -119,7 +120,7 @@ impl CommandRecord {
             None => "command/".to_owned(),
         };
         let record = Self { run: run.clone(), prefix, started: Instant::now(), watch: None };
-        record.text("argv", argv::shown(argv));
+        record.text("argv", shown(argv));
         if let Ok(folder) = std::env::current_dir() {
             record.text("cwd", folder.to_string_lossy().into_owned());
         }

@@ -34,7 +34,7 @@ const TOKEN_BYTES_MIN: usize = 16;
 
 /// The command line for people: what is named like a secret, looks like one of the well-known tokens
 /// or stands in a URL in front of the host is `***`. What hides better than that is kept.
-pub(super) fn shown(argv: &[OsString]) -> String {
+pub fn shown(argv: &[OsString]) -> String {
     let mut text = String::new();
     let mut is_awaited = false;
     for argument in argv {

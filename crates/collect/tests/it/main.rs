@@ -39,6 +39,8 @@ mod pressure;
 #[cfg(tg_linux)]
 mod process;
 #[cfg(tg_linux)]
+mod processes;
+#[cfg(tg_linux)]
 mod real_host;
 #[cfg(tg_linux)]
 mod tree;
