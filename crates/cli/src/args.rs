@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::output::{Failure, is_broken_pipe};
-#[cfg(target_os = "linux")]
-use crate::run;
 use crate::{backup, doctor, export, query, reference, rules, runs, sync, token, up};
+#[cfg(target_os = "linux")]
+use crate::{run, top};
 
 /// How a verb ends: its exit code, or why it could not.
 pub(crate) type Done = Result<ExitCode, Failure>;
@@ -41,6 +41,7 @@ fn verbs() -> Vec<Verb> {
     #[cfg(target_os = "linux")]
     {
         verbs.insert(1, (run::command(), run::run));
+        verbs.insert(2, (top::command(), top::run));
         verbs.push((run::become_command(), run::become_run));
     }
     verbs

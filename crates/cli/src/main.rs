@@ -21,6 +21,8 @@ mod runs;
 mod sync;
 mod table;
 mod token;
+#[cfg(target_os = "linux")]
+mod top;
 mod up;
 
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! `truegauge run`: any command, with what the machine did meanwhile.
 
 mod program;
-mod signals;
+pub(crate) mod signals;
 mod spawn;
 mod tee;
 

@@ -16,11 +16,11 @@ const FROM_KERNEL: i32 = 0x80;
 
 /// The signals of this process, read from a descriptor: no handler runs, nothing is interrupted.
 #[derive(Debug)]
-pub(super) struct Signals(SignalFd);
+pub(crate) struct Signals(SignalFd);
 
 /// A signal that arrived.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Arrived {
+pub(crate) struct Arrived {
     signal: Signal,
     /// Whether the terminal sent it, to the whole group at once.
     is_terminals: bool,
@@ -28,7 +28,7 @@ pub(super) struct Arrived {
 
 impl Signals {
     /// Blocks them in this thread and those it makes, and opens the descriptor.
-    pub(super) fn take() -> io::Result<Self> {
+    pub(crate) fn take() -> io::Result<Self> {
         let mut mask = SigSet::from_iter(FORWARDED);
         mask.add(Signal::SIGCHLD);
         mask.thread_block()?;
@@ -36,14 +36,14 @@ impl Signals {
     }
 
     /// The next one that has arrived.
-    pub(super) fn next(&self) -> Option<Arrived> {
+    pub(crate) fn next(&self) -> Option<Arrived> {
         let read = self.0.read_signal().ok().flatten()?;
         let signal = Signal::try_from(read.ssi_signo as i32).ok()?;
         Some(Arrived { signal, is_terminals: read.ssi_code == FROM_KERNEL })
     }
 
     /// Waits until a signal arrives or `other` can be read or is closed; whether it was `other`.
-    pub(super) fn wait(&self, other: Option<BorrowedFd<'_>>) -> io::Result<bool> {
+    pub(crate) fn wait(&self, other: Option<BorrowedFd<'_>>) -> io::Result<bool> {
         let mut watched = vec![PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
         watched.extend(other.map(|other| PollFd::from_borrowed_fd(other, PollFlags::IN)));
         loop {
@@ -56,20 +56,20 @@ impl Signals {
     }
 
     /// Whether a signal that asks to end has arrived.
-    pub(super) fn wants_out(&self) -> bool {
+    pub(crate) fn wants_out(&self) -> bool {
         std::iter::from_fn(|| self.next()).any(Arrived::asks_to_end)
     }
 }
 
 impl Arrived {
     /// Whether somebody wants this process to end.
-    pub(super) fn asks_to_end(self) -> bool {
+    pub(crate) fn asks_to_end(self) -> bool {
         matches!(self.signal, Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM)
     }
 
     /// Passes it on, unless the command has it already: a terminal sends to every process of its
     /// foreground group, and the command is in ours when there is a terminal.
-    pub(super) fn forward(self, command: Pid, shares_group: bool) {
+    pub(crate) fn forward(self, command: Pid, shares_group: bool) {
         let is_ours = self.signal == Signal::SIGCHLD || (shares_group && self.is_terminals);
         if is_ours || command == getpid() {
             return;

@@ -37,4 +37,5 @@ mod rules;
 mod run;
 mod stream;
 mod terminal;
+mod top;
 mod words;

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
 
 use rustix::process::Pid;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -82,15 +83,22 @@ impl Terminal {
         self.master.write_all(keys).unwrap();
     }
 
-    /// Waits until `text` has come since what was waited for last.
+    /// Makes the terminal another size, which the kernel tells the program.
+    pub(crate) fn resize(&self, columns: u16, rows: u16) {
+        tcsetwinsize(&self.master, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 })
+            .unwrap();
+    }
+
+    /// Waits until `text` has come since what was waited for last. A program that draws writes only what
+    /// changed, so wait for a word, and for one that nothing like it stood under.
     pub(crate) fn wait_for(&mut self, text: &str) {
-        let wanted = text.as_bytes();
+        let (wanted, until) = (text.as_bytes(), Instant::now() + DEADLINE);
         loop {
             if let Some(at) = self.seen[self.read..].windows(wanted.len()).position(|found| found == wanted) {
                 self.read += at + wanted.len();
                 return;
             }
-            let Ok(piece) = self.pieces.recv_timeout(DEADLINE) else {
+            let Ok(piece) = self.pieces.recv_timeout(until.saturating_duration_since(Instant::now())) else {
                 panic!(
                     "waited in vain for {text:?} behind {:?}",
                     String::from_utf8_lossy(&self.seen[self.read..])
