@@ -52,7 +52,7 @@ impl Machine {
         self.folder.path().join("libnvidia-ml.so.1")
     }
 
-    fn play(&self, scenario: &str) {
+    pub(crate) fn play(&self, scenario: &str) {
         fake_nvml::play(self.folder.path(), scenario).unwrap();
     }
 

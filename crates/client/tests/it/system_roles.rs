@@ -14,7 +14,7 @@ use model::{DeviceRole, NodeRole, RunPath, Sample};
 use crate::peer::Peer;
 use crate::support::{close, until};
 use crate::system::reports;
-use crate::system_gpus::Machine;
+use crate::system_gpus::{Machine, scenario, whole};
 
 const DIR: &str = "TG_TEST_MEMBER_DIR";
 const URL: &str = "TG_TEST_MEMBER_URL";
@@ -80,11 +80,17 @@ impl Job {
             .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(std::fs::File::create(self.dir.path().join("said")).unwrap())
             .spawn()
             .unwrap();
         self.members.push(member);
         self.members.last().unwrap().id()
+    }
+
+    /// The lines that the latest member wrote to its standard error.
+    fn said(&self) -> Vec<String> {
+        let said = std::fs::read_to_string(self.dir.path().join("said")).unwrap();
+        said.lines().map(str::to_owned).collect()
     }
 
     /// Kills a member as `kill -9` does.
@@ -381,4 +387,40 @@ fn two_runs_on_one_machine_do_not_meet() {
         [gpu(0), memory()].iter().all(|series| history.pids(series) == pids.into())
     });
     job.end();
+}
+
+#[test]
+fn missing_driver_is_said_once_and_only_where_gpus_should_be() {
+    let mut job = Job::new(0);
+    let nowhere = job.dir.path().join("nowhere.so").to_string_lossy().into_owned();
+    job.start(NEVER, &[(LIBRARY, &nowhere), ("NVIDIA_VISIBLE_DEVICES", "all")]);
+    job.more(&[memory()], 3);
+    job.end();
+    let said = job.said();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("no series of its GPUs") && said[0].contains("nowhere.so"), "{said:?}");
+    job.start(NEVER, &[(LIBRARY, &nowhere), ("NVIDIA_VISIBLE_DEVICES", "void")]);
+    job.more(&[memory()], 3);
+    job.end();
+    let has_device_files =
+        ["/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg"].iter().any(|p| Path::new(p).exists());
+    assert_eq!(job.said().len(), usize::from(has_device_files), "{:?}", job.said());
+}
+
+#[test]
+fn reading_that_fails_on_every_gpu_is_warned_of_once() {
+    let mut job = Job::new(2);
+    let broken = |gpu| format!("errors = {{ nvmlDeviceGetTemperature = \"unknown\" }}\n{}", whole(gpu));
+    job.machine.play(&scenario(&[broken(0), broken(1)]));
+    job.start(NEVER, &[("NVIDIA_VISIBLE_DEVICES", "all")]);
+    job.more(&all_gpus(2), 7);
+    job.end();
+    let said = job.said();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("system/gpu/temperature_celsius"), "{said:?}");
+    let report = reports(&job.peer).pop().unwrap().1;
+    let failures: Vec<_> =
+        report.failures.iter().map(|f| (f.metric.as_str(), f.gpu, f.backing_off)).collect();
+    let temperature = "system/gpu/temperature_celsius";
+    assert_eq!(failures, [(temperature, Some(0), true), (temperature, Some(1), true)]);
 }
