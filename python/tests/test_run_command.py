@@ -40,6 +40,7 @@ def test_init_without_names_joins_the_run_and_reports_nothing_twice(server, bina
             found = [server.series(run_id, name) for name in SERIES]
             return server.series(run_id, "loss") and all(len(s) > 0 and s[0]["points"] >= 3 for s in found)
 
+        wait_for(server.runs, "the run had arrived")
         wait_for(has_points, "every series had points of both")
         wrapper.stdin.close()
         assert wrapper.wait(60) == 0
