@@ -70,7 +70,11 @@ def schedule(thread: str) -> tuple[int, int]:
 
 
 def child(which: str, seconds: int) -> None:
-    """Keeps the main thread busy, prints what the sampler's cost meanwhile, goes on for `strace`."""
+    """Keeps the main thread busy, prints what the sampler's cost meanwhile, goes on for `strace`.
+
+    Ours waits for nothing but a core, so its ticks take their CPU and that; theirs waits for the interpreter
+    too, and is timed from inside.
+    """
     walls: list[float] = []
     thread = str(our_thread() if which == "truegauge" else their_thread(walls))
 
