@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use model::{AttributeValue, RunId, SessionEnd};
+use model::{AttributeValue, SessionEnd};
 
 use crate::clock::{compact_utc, now_ns};
 use crate::run::Run;
@@ -218,25 +218,18 @@ pub fn environment(run: &Run) -> Vec<(&'static str, String)> {
 }
 
 /// Whether a wrapper that `wrapper` names reports this very process for the run.
-pub(crate) fn is_reported_by(wrapper: &str, run_id: RunId) -> bool {
+#[cfg(tg_linux)]
+pub(crate) fn is_reported_by(wrapper: &str, run_id: model::RunId) -> bool {
+    let is_parent = |pid| std::os::unix::process::parent_id() == pid;
     let named = wrapper.split_once(':').filter(|(_, run)| *run == run_id.to_string());
     named.and_then(|(pid, _)| pid.parse::<u32>().ok()).is_some_and(is_parent)
-}
-
-#[cfg(unix)]
-fn is_parent(pid: u32) -> bool {
-    std::os::unix::process::parent_id() == pid
-}
-
-#[cfg(not(unix))]
-fn is_parent(_pid: u32) -> bool {
-    false
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[cfg(tg_linux)]
     #[test]
     fn a_process_is_left_to_its_own_wrapper_only() {
         let (run, other) =
