@@ -35,6 +35,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the first tick waits for the driver. One that is well answers within it, so that short
 /// runs have their GPUs; a sick one joins at a later tick.
 const DRIVER_WAIT: Duration = Duration::from_secs(1);
+/// The same in a run that ends at once.
+const DRIVER_WAIT_LEAST: Duration = Duration::from_millis(100);
 /// Stack of the sampler's thread.
 const STACK_BYTES: usize = 512 * 1024;
 /// How long a preview waits for a driver to start.
@@ -116,7 +118,7 @@ fn run_until_stopped(shared: &Shared, signal: &Arc<Signal>, is_child: bool) -> O
         (Roles::new(claims(&shared.config, &shared.path, &shared.facts.host), environment), driver)
     });
     if standing.is_some() {
-        signal.wait_for_driver(DRIVER_WAIT);
+        signal.wait_for_driver(DRIVER_WAIT_LEAST, DRIVER_WAIT);
     }
     let mut ticker = Ticker::new(shared, signal, standing);
     let interval = interval(&shared.config);

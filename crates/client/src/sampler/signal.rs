@@ -46,9 +46,11 @@ impl Signal {
         self.changed.wait_timeout_while(state, left, |s| go_on(s)).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Waits for the driver's answer, `most` at most, and not behind a wish to stop.
-    pub(super) fn wait_for_driver(&self, most: Duration) {
-        drop(self.wait(Instant::now() + most, |s| s.phase == Phase::Running && s.driver.is_none()));
+    /// Waits for the driver's answer, `most` at most; `least` at most when the sampler is to stop.
+    pub(super) fn wait_for_driver(&self, least: Duration, most: Duration) {
+        let start = Instant::now();
+        drop(self.wait(start + most, |s| s.phase == Phase::Running && s.driver.is_none()));
+        drop(self.wait(start + least, |s| s.driver.is_none()));
     }
 
     /// Waits until then; false when the sampler is to stop.

@@ -285,3 +285,11 @@ fn device_that_blocks_costs_its_own_series_only() {
     assert!(well.windows(2).all(|pair| pair[1] == pair[0] + 1), "{well:?}");
     assert!(sick.len() < well.len(), "{sick:?} of {well:?}");
 }
+
+#[test]
+fn run_that_ends_at_once_has_its_gpus() {
+    let (peer, dir, machine) = (Peer::start(), tempfile::tempdir().unwrap(), Machine::of(2));
+    let run = Run::start(machine.config(&peer, dir.path())).unwrap();
+    close(&run);
+    assert_eq!(gpus_of(&peer, "system/gpu/utilization").len(), 2);
+}
