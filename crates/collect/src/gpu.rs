@@ -8,6 +8,7 @@ mod asker;
 mod code;
 mod descs;
 mod device;
+mod endless;
 mod ffi;
 mod nvlink;
 mod processes;

@@ -18,6 +18,7 @@ use model::Desc;
 use super::{
     absence::GpuAbsence,
     device::GpuDevice,
+    endless::endless,
     ffi::Library,
     processes::GpuProcess,
     sampler::{GpuFailure, GpuOptions, GpuSink},
@@ -35,6 +36,9 @@ const PLACES: [&str; 6] = [
     "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
     "/usr/lib/wsl/lib/libnvidia-ml.so.1",
 ];
+/// Most devices that are taken up, each of which costs a thread: no machine has as many, and a library that
+/// counts more counts nonsense.
+const DEVICES_MAX: u32 = 256;
 /// Between two looks at whether the last thread of an old session is done.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -87,7 +91,7 @@ impl Session {
         let library = Arc::new(library);
         let driver = driver_version.as_deref().and_then(throttle::version);
         let awaited = Arc::new(AtomicU32::new(NOBODY));
-        let workers: Vec<Worker> = (0..count)
+        let workers: Vec<Worker> = (0..count.min(DEVICES_MAX))
             .map(|index| worker::start(library.clone(), index, driver, awaited.clone()))
             .collect::<Result<_, _>>()
             .map_err(no_thread)?;
@@ -296,6 +300,11 @@ fn start(named: Option<PathBuf>) -> Result<(Library, Option<String>, u32), GpuAb
 fn load(named: Option<PathBuf>) -> Result<(Library, PathBuf), GpuAbsence> {
     let tried = named.map_or_else(|| PLACES.map(PathBuf::from).to_vec(), |path| vec![path]);
     for place in &tried {
+        if let Some(library) = endless(place) {
+            let cause =
+                "it is no file: the loader would wait for it, and keep the whole process waiting".to_owned();
+            return Err(GpuAbsence::NotLoadable { library, cause });
+        }
         match Library::load(&OsString::from(place)) {
             Ok(library) => return Ok((library, place.clone())),
             // The loader has no codes, only words; a library that this one needs may be missing too.

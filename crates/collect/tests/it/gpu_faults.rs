@@ -42,6 +42,26 @@ fn a_file_that_is_no_library_is_not_loadable() {
 }
 
 #[test]
+fn a_pipe_in_the_place_of_the_library_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("libnvidia-ml.so.1");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+        .unwrap();
+    let found = absence(&pipe);
+    let GpuAbsence::NotLoadable { library, cause } = &found else { panic!("{found}") };
+    assert!(*library == pipe && cause.contains("no file"), "{cause}");
+}
+
+#[test]
+fn a_driver_that_counts_nonsense_costs_a_bounded_number_of_threads() {
+    let machine = GpuMachine::new(&gpus(&["mig = true"; 300]));
+    let sampler = machine.open();
+    assert_eq!(sampler.devices().len(), 256);
+    assert!(machine.calls("nvmlDeviceGetHandleByIndex_v2", 255) > 0);
+    assert_eq!(machine.calls("nvmlDeviceGetHandleByIndex_v2", 256), 0);
+}
+
+#[test]
 fn another_library_of_that_name_lacks_the_functions() {
     let found = absence(Path::new("libm.so.6"));
     let GpuAbsence::LacksFunctions { missing, .. } = &found else { panic!("{found}") };
