@@ -103,8 +103,10 @@ impl Claims {
         }
     }
 
-    /// Lets go of everything; dropping does the same.
-    pub fn release(self) {}
+    /// Lets go of everything in good order. Dropping lets go as well, and looks like a death to others.
+    pub fn release(mut self) {
+        self.held.drain(..).for_each(Lock::release);
+    }
 
     /// In a forked child: closes what was inherited. The parent's locks stay the parent's.
     pub fn abandon(self) {}
@@ -130,6 +132,11 @@ impl Claims {
         lock::holder(self.folder.as_ref()?, NODE, &self.me)
     }
 
+    /// Whether whoever had a device last ended without letting go of it, and nobody has it since.
+    pub fn is_left_behind(&self, uuid: &str) -> bool {
+        self.folder.as_ref().is_some_and(|folder| lock::is_left_behind(folder, &folder::device_file(uuid)))
+    }
+
     /// Writes into every held lock how far its series are, for whoever comes after this process.
     pub fn note(&mut self, last_step: i64, time_ns: i64) {
         for lock in &mut self.held {
@@ -140,7 +147,9 @@ impl Claims {
     /// Lets go of one device.
     pub fn release_device(&mut self, uuid: &str) {
         let file = folder::device_file(uuid);
-        self.held.retain(|lock| lock.file() != file);
+        if let Some(at) = self.held.iter().position(|lock| lock.file() == file) {
+            self.held.swap_remove(at).release();
+        }
     }
 
     fn claim(&mut self, file: &str) -> Claim {

@@ -95,13 +95,24 @@ fn attempt(folder: &Folder, file: &str, me: &Me) -> Result<Try, String> {
 
 /// Who holds a lock, if another process does.
 pub(super) fn holder(folder: &Folder, file: &str, me: &Me) -> Option<CaptureOwner> {
+    let (is_locked, record) = look(folder, file)?;
+    is_locked.then(|| record.owner.unwrap_or_else(|| nobody_known(me)))
+}
+
+/// Whether a lock is free although whoever held it last has not let go of it.
+pub(super) fn is_left_behind(folder: &Folder, file: &str) -> bool {
+    look(folder, file).is_some_and(|(is_locked, record)| !is_locked && record.owner.is_some())
+}
+
+/// Whether another process holds a lock, and what its file says; nothing of one that this process holds.
+fn look(folder: &Folder, file: &str) -> Option<(bool, Record)> {
     let found = folder.stat(file).ok()?;
     if here::is_held(identity(&found)).unwrap_or(true) {
         return None;
     }
     let descriptor = folder.open_file(file, false).ok()?;
-    fcntl_getlk(&descriptor, &Flock::from(FlockType::WriteLock)).ok()??;
-    Some(read(&descriptor).owner.unwrap_or_else(|| nobody_known(me)))
+    let holder = fcntl_getlk(&descriptor, &Flock::from(FlockType::WriteLock)).ok()?;
+    Some((holder.is_some(), read(&descriptor)))
 }
 
 /// Whether files can be made and locked in a folder.
@@ -161,6 +172,14 @@ impl Lock {
     pub(super) fn note(&mut self, me: &Me, last_step: i64, time_ns: i64) {
         if self.is_in_place() {
             self.write(&record::line(me, Some(last_step), Some(time_ns)));
+        }
+    }
+
+    /// Lets go of it and leaves the step, but no name: nobody has died.
+    pub(super) fn release(mut self) {
+        if self.is_still_held() {
+            let last_step = self.read().last_step;
+            self.write(&record::let_go(last_step));
         }
     }
 

@@ -39,7 +39,15 @@ pub(super) fn line(me: &Me, last_step: Option<i64>, time_ns: Option<i64>) -> Vec
     // Text that needs escaping may grow: what matters least is left out first.
     let fits = |line: &Vec<u8>| line.len() < BYTES;
     let candidates = [(&*host, &*token), (&*host, ""), ("", "")];
-    let mut line = candidates.iter().map(|(host, token)| write(host, token)).find(fits).unwrap_or_default();
+    padded(candidates.iter().map(|(host, token)| write(host, token)).find(fits).unwrap_or_default())
+}
+
+/// Writes the line of a lock that nobody has.
+pub(super) fn let_go(last_step: Option<i64>) -> Vec<u8> {
+    padded(json!({"last_step": last_step}).to_string().into_bytes())
+}
+
+fn padded(mut line: Vec<u8>) -> Vec<u8> {
     line.resize(BYTES - 1, b' ');
     line.push(b'\n');
     line

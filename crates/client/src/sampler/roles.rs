@@ -26,6 +26,10 @@ struct Device {
     is_held: bool,
     /// Who has it, when another process does.
     owner: Option<CaptureOwner>,
+    /// Whether another process of the run has had it, as far as this one has seen.
+    was_others: bool,
+    /// Whether it is here because its owner died before the grace was over.
+    is_inherited: bool,
     elsewhere: Option<Elsewhere>,
 }
 
@@ -117,6 +121,8 @@ impl Roles {
                         is_own: false,
                         is_held: false,
                         owner: None,
+                        was_others: false,
+                        is_inherited: false,
                         elsewhere: None,
                     },
                 }
@@ -151,7 +157,8 @@ impl Roles {
         let before = self.held();
         let last_step = self.ask(is_grace_over);
         self.has_changed |= self.held() != before;
-        if self.has_changed || self.ticks <= UNSETTLED_TICKS || self.ticks.is_multiple_of(LOOK_TICKS) {
+        let is_unsettled = !is_grace_over || self.ticks <= UNSETTLED_TICKS;
+        if self.has_changed || is_unsettled || self.ticks.is_multiple_of(LOOK_TICKS) {
             self.look();
         }
         last_step
@@ -175,10 +182,16 @@ impl Roles {
             Claim::Failed(cause) => self.failure = Some(cause),
         }
         // Where nobody can be asked, only what is one's own is safe to take.
-        let sweeps = self.reports_node && is_grace_over && self.claims.mode() != Arbitration::Unavailable;
+        let sweeps = self.reports_node && self.claims.mode() != Arbitration::Unavailable;
         for device in &mut self.devices {
-            let wanted = device.is_own || (sweeps && device.is_visible && !device.card.mig);
+            // The grace is for those who have yet to come: who has died will not be waited for.
+            if sweeps && !is_grace_over && device.was_others && !device.is_held {
+                device.is_inherited = self.claims.is_left_behind(&device.card.uuid);
+            }
+            let is_free = is_grace_over || device.is_inherited;
+            let wanted = device.is_own || (sweeps && is_free && device.is_visible && !device.card.mig);
             if !wanted {
+                device.is_inherited = false;
                 if std::mem::take(&mut device.is_held) {
                     self.claims.release_device(&device.card.uuid);
                 }
@@ -189,7 +202,10 @@ impl Roles {
                     last_step = last_step.max(step);
                     (device.is_held, device.owner) = (true, None);
                 }
-                Claim::Taken(owner) => (device.is_held, device.owner) = (false, Some(owner)),
+                Claim::Taken(owner) => {
+                    (device.is_held, device.is_inherited) = (false, false);
+                    (device.owner, device.was_others) = (Some(owner), true);
+                }
                 Claim::Failed(cause) => self.failure = Some(cause),
             }
         }
@@ -202,6 +218,7 @@ impl Roles {
             let is_asked_for = device.is_held || device.is_own || device.card.mig;
             if !is_asked_for && device.is_visible {
                 device.owner = self.claims.holder(&device.card.uuid);
+                device.was_others |= device.owner.is_some();
             }
         }
     }

@@ -184,6 +184,30 @@ fn what_is_let_go_of_is_free_at_once() {
 }
 
 #[test]
+fn what_is_let_go_of_is_told_from_what_its_owner_left_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let other = claims(&[dir.path()], "a", Some(1));
+    let mut first = Helper::start(&[dir.path()], "a", 0);
+    let left_behind = || ["GPU-1", "GPU-2", "GPU-3"].map(|uuid| other.is_left_behind(uuid));
+    for ask in ["device GPU-1", "device GPU-2"] {
+        assert_eq!(first.ask(ask), "held");
+    }
+    assert_eq!(first.ask("note 7"), "noted");
+    assert_eq!(left_behind(), [false; 3], "held, held, and nobody's yet");
+    assert_eq!(first.ask("drop GPU-1"), "dropped");
+    first.kill();
+    assert_eq!(left_behind(), [false, true, false]);
+    let mut next = claims(&[dir.path()], "a", Some(2));
+    assert_eq!(next.try_device("GPU-1"), Claim::Held { last_step: Some(7) }, "the step is left in any case");
+    next.release();
+    let mut last = Helper::start(&[dir.path()], "a", 3);
+    assert_eq!(last.ask("device GPU-2"), "held after 7");
+    assert_eq!(left_behind(), [false; 3]);
+    assert_eq!(last.ask("release"), "released");
+    assert_eq!(left_behind(), [false; 3]);
+}
+
+#[test]
 fn eight_processes_share_out_eight_devices_and_a_node_once_each() {
     let dir = tempfile::tempdir().unwrap();
     let mut ranks: Vec<Helper> = (0..8).map(|rank| Helper::start(&[dir.path()], "race", rank)).collect();
@@ -191,7 +215,9 @@ fn eight_processes_share_out_eight_devices_and_a_node_once_each() {
         (0..8).map(|gpu| format!("device GPU-{gpu}")).chain(["node".to_owned()]).collect();
     let held = |ranks: &mut [Helper]| {
         for rank in &mut *ranks {
-            asks.iter().for_each(|ask| rank.tell(ask));
+            for ask in &asks {
+                rank.tell(ask);
+            }
         }
         let mut held = vec![0; asks.len()];
         for rank in ranks {
@@ -476,7 +502,6 @@ fn beside_mounts(dir: &Path, mounts: &str, bases: &str) -> Option<Helper> {
     if answers.fill_buf().unwrap().is_empty() {
         let code = child.wait().unwrap().code();
         assert!(matches!(code, Some(1 | 77)), "{code:?}");
-        println!("no namespaces here, so no small file system");
         return None;
     }
     Some(Helper { child, answers })

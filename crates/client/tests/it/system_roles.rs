@@ -283,6 +283,28 @@ fn dead_node_reporter_is_replaced() {
 }
 
 #[test]
+fn who_dies_within_the_grace_is_not_waited_for() {
+    let mut job = full_job(4, NEVER);
+    let reporter = job.reporter(&node(), &[]);
+    let index = (0..4).find(|index| job.reporter(&gpu(*index), &[]) != reporter).unwrap();
+    let owner = job.reporter(&gpu(index), &[]);
+    let own = (0..4).find(|index| job.reporter(&gpu(*index), &[]) == reporter).unwrap();
+    job.kill(owner);
+    assert_eq!(job.reporter(&gpu(index), &[owner]), reporter);
+    job.kill(reporter);
+    let next = job.reporter(&node(), &[owner, reporter]);
+    for index in [index, own] {
+        assert_eq!(job.reporter(&gpu(index), &[owner, reporter]), next);
+    }
+    job.more(&all_gpus(4), 2);
+    job.end();
+    let history = job.history();
+    history.assert_continuous();
+    assert!(history.ticks_missed(&gpu(index), owner, reporter) <= 2);
+    assert!(history.ticks_missed(&gpu(own), reporter, next) <= 2);
+}
+
+#[test]
 fn gpu_of_a_dead_owner_is_taken_by_the_node_reporter() {
     let mut job = full_job(4, SHORT.0);
     job.outlast_grace();
@@ -324,12 +346,12 @@ fn dead_node_reporter_and_dead_owner_are_both_replaced() {
 
 #[test]
 fn restarted_rank_takes_its_gpu_up_where_it_was() {
-    let mut job = full_job(2, NEVER);
-    let owner = job.reporter(&gpu(1), &[]);
+    let mut job = full_job(1, NEVER);
+    let owner = job.reporter(&gpu(0), &[]);
     job.kill(owner);
-    let again = job.start(NEVER, &[("LOCAL_RANK", "1"), ("RANK", "1"), ("WORLD_SIZE", "2")]);
-    assert_eq!(job.reporter(&gpu(1), &[owner]), again);
-    job.more(&all_gpus(2), 2);
+    let again = job.start(NEVER, &[("LOCAL_RANK", "0"), ("RANK", "0"), ("WORLD_SIZE", "1")]);
+    assert_eq!(job.reporter(&gpu(0), &[owner]), again);
+    job.more(&[gpu(0), node()], 2);
     job.end();
     job.history().assert_continuous();
 }
@@ -344,8 +366,9 @@ fn first_rank_alone_takes_all_gpus_behind_the_grace() {
     let late = job.start(NEVER, &[("LOCAL_RANK", "3"), ("RANK", "3"), ("WORLD_SIZE", "4")]);
     let own = format!("system/process/rss_bytes{{host={},pid={late}}}", collect::hostname());
     job.more(&[own, gpu(3)], 3);
-    job.end();
+    // Before the first one ends: the late rank takes its own then.
     let history = job.history();
+    job.end();
     history.assert_continuous();
     let begin = history.of(&gpu(0))[0];
     assert_eq!((begin.0, begin.1.step), (first, Some(0)));
