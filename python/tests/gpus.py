@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,8 @@ sm_mhz = 1980
 def driver(folder: Path, count: int, mig: tuple[int, ...] = ()) -> dict[str, str]:
     """Puts a driver with `count` GPUs into a folder; the environment in which it is found.
 
-    Utilisation tells which GPU it is: ten times its index and one.
+    Utilisation tells which GPU it is: ten times its index and one. The run's name is nobody else's, since
+    runs of one name meet in `/dev/shm` whoever starts them.
     """
     built = [ROOT / "target" / profile / LIBRARY for profile in ("release", "debug")]
     found = [path for path in built if path.exists()]
@@ -51,7 +53,7 @@ def driver(folder: Path, count: int, mig: tuple[int, ...] = ()) -> dict[str, str
         for index in range(count)
     ]
     (folder / "scenario.toml").write_text('driver_version = "570.86.15"\n' + "".join(cards))
-    return {"LD_LIBRARY_PATH": str(folder), **ON}
+    return {"LD_LIBRARY_PATH": str(folder), **ON, "TRUEGAUGE_RUN": f"run-{uuid.uuid4().hex}"}
 
 
 ON = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import types
+import uuid
 
 import pytest
 from conftest import wait_for
@@ -43,7 +44,7 @@ LOOP = """
     def asked(what):
         print(what, file=sys.stderr, flush=True)
 
-    run = tg.init(project_name="p", run_name="r")
+    run = tg.init(project_name="p")
     print("begun", flush=True)
     sys.stdin.readline()
 """
@@ -197,7 +198,8 @@ def test_interruption_while_a_framework_answers_reaches_the_program(monkeypatch)
     cuda = types.ModuleType("torch.cuda")
     cuda.is_initialized = interrupted
     monkeypatch.setitem(sys.modules, "torch.cuda", cuda)
-    with tg.init(project_name="p", run_name="on", offline=True, capture_system_metrics=True) as run:
+    name = f"on-{uuid.uuid4().hex}"
+    with tg.init(project_name="p", run_name=name, offline=True, capture_system_metrics=True) as run:
         with pytest.raises(KeyboardInterrupt):
             run.log("loss", 0.5)
         run.log("loss", 0.5)

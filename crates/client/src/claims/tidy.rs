@@ -11,7 +11,7 @@ use super::{here, lock};
 /// A run that wrote nothing for so long is over, or its locks are held.
 const STALE: Duration = Duration::from_hours(7 * 24);
 /// Most folders that are looked at, and removed, at a time.
-const LOOKED_AT_MAX: usize = 256;
+const LOOKED_AT_MAX: usize = 4096;
 const REMOVED_MAX: usize = 16;
 /// Most files in a folder that is removed.
 const FILES_MAX: usize = 64;
