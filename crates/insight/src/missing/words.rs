@@ -171,7 +171,13 @@ fn driver((reason, text, hint): (&'static str, &str, &str), is_alarm: bool, plac
         _ => "nvidia-smi",
     };
     let calm = if is_alarm { "" } else { " That is as it should be on a machine without NVIDIA GPUs." };
-    let words = Words::alarm(reason, format!("No GPU of {places} can be read: {}.{calm}", clause(text)));
+    // Where it was looked for matters to who has GPUs; to all others it is a page of paths.
+    let cause = if reason == "no_library" && !is_alarm {
+        "there is no library of NVIDIA's driver".to_owned()
+    } else {
+        clause(text)
+    };
+    let words = Words::alarm(reason, format!("No GPU of {places} can be read: {cause}.{calm}"));
     let words = words.alarm_if(is_alarm).command(command);
     if hint.trim().is_empty() { words } else { words.hint(sentence(hint)) }
 }
