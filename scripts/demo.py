@@ -109,6 +109,8 @@ def summarise(url: str, run_name: str) -> str:
         shown = f"{shown:,.4g}" if isinstance(shown, float) else shown
         step = "" if entry["last_step"] is None else f"{entry['last_step']:,}"
         print(f"  {name[:44]:<44} {entry['points']:>8,} {step:>10} {shown!s:>16}")
+    for lack in get(f"{url}/api/tg/v1/runs/{row['run_id']}/missing?capture=false")["missing"]:
+        print(f"\n  {'missing' if lack['alarm'] else 'not there, no fault'}: {lack['text']}")
     return f"{url}/r/{row['run_id']}"
 
 
