@@ -86,7 +86,8 @@ function usedIndices(x: Float64Array, columns: Columns[]): number[] {
 
 const pick = (from: Float64Array, at: number[]) => Float64Array.from(at, (index) => from[index]);
 
-function medianStep(x: Float64Array): number {
+/** The middle distance of two neighbours; 0 where there are none. */
+export function medianStep(x: Float64Array): number {
   if (x.length < 2) return 0;
   const gaps = Array.from(x.subarray(1), (v, at) => v - x[at]).sort((a, b) => a - b);
   return gaps[(gaps.length - 1) >> 1];

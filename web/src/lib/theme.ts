@@ -52,7 +52,8 @@ effect(() => {
   themePainted.value = themePainted.peek() + 1;
 });
 
-/** The value of a token now. */
+/** The value of a token now. A built style sheet writes `#fff` for `#ffffff`: a colour has its six digits again. */
 export function token(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const value = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  return /^#[0-9a-f]{3}$/i.test(value) ? value.replace(/[0-9a-f]/gi, '$&$&') : value;
 }

@@ -1,5 +1,6 @@
 /** Autocapture of a run: who reports which card, and what it is measured against. */
 import { Name } from '../components/name';
+import { Sentence } from '../components/sentence';
 import type { CaptureReport } from '../lib/missing';
 import { formatCount } from '../lib/number';
 import { visible } from '../lib/text';
@@ -27,7 +28,7 @@ export function CapturePanel({ capture }: { capture: CaptureReport[] }) {
             <tr key={name}>
               <th scope="row">{name}</th>
               <td>
-                <Name text={words} limit={300} />
+                <Sentence text={words} />
               </td>
             </tr>
           ))}

@@ -124,6 +124,9 @@ const cpuText = ({ limits }: CaptureReport) =>
     ? ''
     : `${limits.cpu_measured_at}${limits.cpu_capacity_cpus === null ? '' : `, of ${formatValue(limits.cpu_capacity_cpus)} CPUs`}`;
 
+/** Each process has a rank of its own: that they go by the same variable is what they agree on. */
+const withoutRank = (ownership: string) => ownership.replace(/^(\w+)=\d+$/, '$1');
+
 /** What all processes agree on, or not: name and words; what nobody tells is left out. */
 export function captureFacts(capture: CaptureReport[], hosts: HostOwners[]): [name: string, words: string][] {
   const sum = (of: (h: HostOwners) => number) => hosts.reduce((all, h) => all + of(h), 0);
@@ -138,7 +141,7 @@ export function captureFacts(capture: CaptureReport[], hosts: HostOwners[]): [na
     ['GPU driver', agreed(capture.map(driverText))],
     ['GPUs', cards > 0 ? `${formatCount(sum((h) => h.visible))} visible of ${formatCount(cards)}` : ''],
     ['CUDA order', cards > 0 ? agreed(capture.map((r) => r.cuda_device_order)) : ''],
-    ['Own cards', cards > 0 ? agreed(capture.map((r) => r.ownership)) : ''],
+    ['Own cards', cards > 0 ? agreed(capture.map((r) => withoutRank(r.ownership))) : ''],
     ['Cgroups', agreed(capture.map((r) => r.limits?.cgroup_mode ?? ''))],
     ['Memory at', agreed(capture.map(memoryText))],
     ['CPU at', agreed(capture.map(cpuText))],

@@ -86,6 +86,12 @@ function Nothing({ answer, series }: { answer: MissingAnswer; series: number }) 
         autocapture promises are there; why the others are not is told below.
       </span>
     );
+  if (answer.missing.length > 0)
+    return (
+      <span>
+        <b>Nothing fails.</b> {formatCount(series)} series; what single places do not have is told below.
+      </span>
+    );
   return (
     <span>
       <b>Nothing is missing.</b> {formatCount(series)} series, all sources answer.

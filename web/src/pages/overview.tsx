@@ -225,7 +225,7 @@ export function OverviewTab({ board }: { board: Board }) {
                   <td class="number">{s.attempt}</td>
                   <td>{when(s.heartbeat_ms)}</td>
                   <td>
-                    <Name text={s.end ?? 'live'} limit={32} />
+                    <Name text={s.end ?? 'open'} limit={32} />
                   </td>
                 </tr>
               ))}

@@ -9,7 +9,7 @@ import { type Scale, scaleOf } from '../lib/ramp';
 import { choicesOf, chosen } from './choices';
 import { crewOf } from './crew';
 import { columnAt, columnX } from './grid';
-import { type Base, farthest, ratiosOf, standings } from './ratio';
+import { type Base, farthest, lastWhole, ratiosOf, standings } from './ratio';
 import { type Reading, read } from './read';
 import { type Order, rowsOf } from './rows';
 
@@ -83,11 +83,11 @@ export class Ranks {
     const text = param('step');
     return text !== '' && Number.isFinite(Number(text)) ? Number(text) : null;
   });
-  /** The column that bars and dots show: the cursor's, else the last one with a value. */
+  /** The column that bars and dots show: the cursor's, else the last one that is whole. */
   readonly shown = computed(() => {
     if (this.column.value >= 0) return this.column.value;
     const present = this.ratios.value?.present;
-    return present ? present.findLastIndex((n) => n > 0) : -1;
+    return present ? lastWhole(present) : -1;
   });
   /** Where the keys are on the map. */
   readonly key = signal({ row: 0, column: 0 });

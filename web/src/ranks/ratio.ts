@@ -153,6 +153,14 @@ export function nowColumns(columns: number): number {
   return Math.max(3, Math.min(20, Math.ceil(columns / 10)));
 }
 
+/** The last column in which all ranks that report lately have a value; -1 where none has. At the live edge some are on their way. */
+export function lastWhole(present: Uint32Array): number {
+  const last = present.findLastIndex((n) => n > 0);
+  if (last < 0) return -1;
+  const most = Math.max(...present.slice(Math.max(0, last + 1 - nowColumns(present.length)), last + 1));
+  return present.lastIndexOf(most);
+}
+
 /** Columns on the better side in a row that end a spell. */
 const CALM_COLUMNS = 3;
 

@@ -1,5 +1,5 @@
 /** From the columns of an answer to the series of a lane, the spread of many, and those that stand out. */
-import { breaksOf } from '../charts/shape';
+import { breaksOf, medianStep } from '../charts/shape';
 import { varyingLabels } from '../lib/colour';
 import type { Columns } from '../lib/points';
 import { cardKey } from './cards';
@@ -114,7 +114,10 @@ export function membersOf(
   const members = new Map<string, Member>();
   const sets = columns.map((c) => c.labels);
   const varying = [...new Set([...varyingLabels(sets, true), ...told])];
+  // Buckets stand further apart than the samples in them.
+  const nearest = medianStep(x);
   for (const column of columns) {
+    const spacing = Math.max(column.interval, nearest);
     const [base, text] = identity(lane, column.labels, varying);
     const many = lane.metrics.length > 1;
     const parted = lane.parted !== null || lane.subject !== 'gpu';
@@ -128,7 +131,7 @@ export function membersOf(
       known.y = counts(part) ? greatest(known.y, y) : known.y;
       known.min = known.y;
       known.max = known.y;
-      known.spacing = Math.max(known.spacing, column.interval);
+      known.spacing = Math.max(known.spacing, spacing);
       continue;
     }
     // A series of an older attempt goes on in that of the newer one.
@@ -146,7 +149,7 @@ export function membersOf(
       y: own,
       min: lane.rate ? own : column.min,
       max: lane.rate ? own : column.max,
-      spacing: column.interval,
+      spacing,
       parts: lane.parted ? new Map([[part, y]]) : null,
     });
   }

@@ -179,6 +179,7 @@ test('processes are held beside each other by the rank of their session', async 
 test('what is no number is told apart from what is absent', async ({ page, server }) => {
   await openRanks(page, server, 'eight', `?series=${encodeURIComponent(HOSTILE)}&rank=2`);
   await expect(plane(page).getByRole('heading')).toContainText('<img src=x');
+  await expect(spread(page)).not.toBeEmpty();
   await map(page).focus();
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('ArrowDown');

@@ -112,6 +112,10 @@ test('facts are told once where all agree, and with their number where not', () 
   expect(facts.get('GPUs')).toBe('1 visible of 1');
   expect(facts.get('Memory at')).toBe('/sys/fs/cgroup/job, of 16.00\u2009GiB');
   expect(facts.get('CPU at')).toBe('/sys/fs/cgroup/job/cpu.stat, of 2 CPUs');
+  const ranks = [0, 1].map((r) =>
+    report('a', r, { ownership: `LOCAL_RANK=${r}`, devices: [device(r, 'owned')] }),
+  );
+  expect(new Map(captureFacts(ranks, ownersOf(ranks))).get('Own cards')).toBe('LOCAL_RANK');
   const bare = new Map(captureFacts([report('a', 0, { driver: null })], []));
   expect([bare.has('GPU driver'), bare.has('GPUs'), bare.has('CUDA order'), bare.has('Memory at')]).toEqual([
     false,

@@ -8,7 +8,7 @@ import { buttonsOf, type Choice, choicesOf, chosen, worseOf } from '../../src/ra
 import { crewOf } from '../../src/ranks/crew';
 import { columnAt, columnEnds, columnsFor, type Grid, gridOf } from '../../src/ranks/grid';
 import { type HeatInk, paintHeat } from '../../src/ranks/paint';
-import { farthest, ratiosOf, ratioTo, standings } from '../../src/ranks/ratio';
+import { farthest, lastWhole, ratiosOf, ratioTo, standings } from '../../src/ranks/ratio';
 import { PARTS_MAX, planOf, read } from '../../src/ranks/read';
 import { blocksOf, namedBlocks } from '../../src/ranks/row_labels';
 import { ROWS_MAX, rowsOf } from '../../src/ranks/rows';
@@ -249,6 +249,15 @@ describe('columns', () => {
 });
 
 describe('against the others', () => {
+  test('at the live edge, the column that is shown is one in which nobody is still on the way', () => {
+    expect(lastWhole(Uint32Array.of(8, 8, 8, 3, 1))).toBe(2);
+    expect(lastWhole(Uint32Array.of(8, 8, 8, 0, 0))).toBe(2);
+    const died = Uint32Array.from({ length: 100 }, (_, at) => (at < 60 ? 8 : 7));
+    expect(lastWhole(died)).toBe(99);
+    expect(lastWhole(new Uint32Array(3))).toBe(-1);
+    expect(lastWhole(new Uint32Array(0))).toBe(-1);
+  });
+
   test('a rank is not its own peer', () => {
     const { of, median, present } = ratiosOf(grid([[1], [1], [2]]), 'peers');
     expect([...of]).toEqual([1 / 1.5, 1 / 1.5, 2].map(Math.fround));

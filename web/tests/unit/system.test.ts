@@ -12,6 +12,7 @@ import * as look from '../../src/system/look';
 import { gridOf, onGrid, spreadQuery } from '../../src/system/many';
 import {
   badness,
+  gapsOf,
   held,
   type Member,
   membersOf,
@@ -246,6 +247,14 @@ describe('series of a lane', () => {
     const [member] = membersOf(lane, x, [idle, ...columns('a', '0').slice(0, 1)], 'relative');
     expect([...member.y]).toEqual([nan, 0.5, 0.5]);
     expect([...membersOf(lane, x, [idle], 'relative')[0].y]).toEqual([nan, 0, 0]);
+  });
+
+  test('samples that share buckets are no gaps', () => {
+    const gauge = lanesOf(chartsOf([row('system/gpu/sm_clock_mhz', { gpu: '0' })]))[0];
+    const places = f(0, 10, 20, 30, 40, 80);
+    const dense = column('c', { gpu: '0' }, f(1, 2, 3, 4, 5, 6), 1);
+    const [member] = membersOf(gauge, places, [dense], 'relative');
+    expect(gapsOf(places, member)).toEqual([{ from: 40, to: 80 }]);
   });
 
   test('hosts are named where there are several', () => {

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { SLOTS, slotDash } from '../../src/lib/colour';
+import { token } from '../../src/lib/theme';
 
 type Rgb = [number, number, number];
 
@@ -121,6 +122,13 @@ describe.each(Object.entries(themes))('%s', (_theme, tokens) => {
       }
     }
   });
+});
+
+test('a colour has six digits, also where a built style sheet writes three', () => {
+  const { style } = document.documentElement;
+  style.setProperty('--short', '#fA0');
+  style.setProperty('--whole', '#12345f');
+  expect([token('--short'), token('--whole')]).toEqual(['#ffAA00', '#12345f']);
 });
 
 test('both themes define the same colours, and no other file does', () => {
