@@ -6,7 +6,7 @@ import { setParams } from '../lib/address';
 import { bind } from '../lib/keys';
 import { formatCount } from '../lib/number';
 import type { Axis, Smooth } from '../lib/points';
-import { Segments, Toggle } from './segments';
+import { LabelledSegments, Toggle } from './segments';
 
 const AXES: { value: Axis; content: string; title: string }[] = [
   { value: 'step', content: 'Step', title: 'Step of the point' },
@@ -70,10 +70,8 @@ export function ChartToolbar({ board }: { board: Board }) {
     view.zoomOf('step') !== null || view.zoomOf('time') !== null || view.zoomOf('relative') !== null;
   return (
     <div class="toolbar">
-      <span class="label">x axis</span>
-      <Segments label="x axis" choices={AXES} value={view.pageAxis.value} choose={view.setAxis} />
-      <span class="label">Smoothing</span>
-      <Segments
+      <LabelledSegments label="x axis" choices={AXES} value={view.pageAxis.value} choose={view.setAxis} />
+      <LabelledSegments
         label="Smoothing"
         choices={[
           { value: 'none', content: 'none' },

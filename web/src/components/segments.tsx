@@ -32,6 +32,18 @@ export function Segments<T extends string>(props: {
   );
 }
 
+/** The same behind its label, from which it never parts where a row wraps. */
+export function LabelledSegments<T extends string>(props: Parameters<typeof Segments<T>>[0]) {
+  return (
+    <span class="labelled">
+      <span class="label" aria-hidden="true">
+        {props.label}
+      </span>
+      <Segments {...props} />
+    </span>
+  );
+}
+
 /** A switch that looks like one segment. */
 export function Toggle(props: {
   on: boolean;

@@ -8,7 +8,7 @@ import { Differences, Outcome } from '../compare/tables';
 import { Failure } from '../components/failure';
 import { Link } from '../components/link';
 import { Name } from '../components/name';
-import { Segments, Toggle } from '../components/segments';
+import { LabelledSegments, Toggle } from '../components/segments';
 import { param, setParams } from '../lib/address';
 import { errorLine, tokenEntered } from '../lib/api';
 import { switchZone } from '../lib/clock';
@@ -235,8 +235,7 @@ function Toolbar({ board }: { board: CompareBoard }) {
           ))}
         </select>
       </label>
-      <span class="label">x axis</span>
-      <Segments
+      <LabelledSegments
         label="x axis"
         choices={AXES}
         value={board.axis.value}

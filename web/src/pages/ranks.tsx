@@ -7,7 +7,7 @@ import * as view from '../charts/view';
 import { Failure } from '../components/failure';
 import type { TabProps } from '../components/later';
 import { Name } from '../components/name';
-import { Segments } from '../components/segments';
+import { LabelledSegments } from '../components/segments';
 import { Trust } from '../components/trust';
 import { param, setParams } from '../lib/address';
 import { zone } from '../lib/clock';
@@ -120,8 +120,7 @@ function Toolbar({ model }: { model: Ranks }) {
   const reporting = loaded?.grid.ranks.length ?? 0;
   return (
     <div class="toolbar">
-      <span class="label">Series</span>
-      <Segments
+      <LabelledSegments
         label="Series"
         choices={first.map((c) => ({ value: c.id, content: c.text, title: c.title }))}
         value={choice?.id ?? ''}
@@ -142,8 +141,7 @@ function Toolbar({ model }: { model: Ranks }) {
           ))}
         </select>
       )}
-      <span class="label">Compare with</span>
-      <Segments
+      <LabelledSegments
         label="Compare with"
         choices={[
           {
@@ -156,8 +154,7 @@ function Toolbar({ model }: { model: Ranks }) {
         value={model.base.value}
         choose={(base) => setParams({ base: base === 'peers' ? null : base })}
       />
-      <span class="label">Order</span>
-      <Segments
+      <LabelledSegments
         label="Order"
         choices={[
           { value: 'rank', content: 'rank' },

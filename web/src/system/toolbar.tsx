@@ -1,6 +1,6 @@
 /** How the lanes are looked at: which cards, over what, and how many lines. */
 import { Menu } from '../components/menu';
-import { Segments } from '../components/segments';
+import { LabelledSegments } from '../components/segments';
 import { setParams } from '../lib/address';
 import { formatCount, formatValue } from '../lib/number';
 import type { Axis } from '../lib/points';
@@ -69,36 +69,29 @@ export function SystemToolbar({ system }: { system: SystemBoard }) {
   return (
     <div class="toolbar system-bar">
       {gpus && (
-        <>
-          <span class="label">Scope</span>
-          <Segments
-            label="Scope"
-            choices={[
-              { value: 'owned', content: `Owned by this run · ${formatCount(owned)}` },
-              { value: 'nodes', content: `Whole nodes · ${formatCount(nodes)}` },
-            ]}
-            value={look.scope.value}
-            choose={(value) => setParams({ scope: value === 'nodes' ? value : null })}
-          />
-        </>
+        <LabelledSegments
+          label="Scope"
+          choices={[
+            { value: 'owned', content: `Owned by this run · ${formatCount(owned)}` },
+            { value: 'nodes', content: `Whole nodes · ${formatCount(nodes)}` },
+          ]}
+          value={look.scope.value}
+          choose={(value) => setParams({ scope: value === 'nodes' ? value : null })}
+        />
       )}
-      <span class="label">x axis</span>
-      <Segments label="x axis" choices={AXES} value={look.ticks.value} choose={look.setTicks} />
+      <LabelledSegments label="x axis" choices={AXES} value={look.ticks.value} choose={look.setTicks} />
       {many && (
-        <>
-          <span class="label">Show</span>
-          <Segments
-            label="Show"
-            choices={[
-              { value: 'spread', content: 'Median, spread, outliers' },
-              // Too many to be sent one by one.
-              ...(spread ? [] : [{ value: 'lines' as const, content: 'All lines' }]),
-              { value: 'map', content: 'Heat map' },
-            ]}
-            value={spread && look.show.value !== 'map' ? 'spread' : look.showOf(Math.max(owned, 1))}
-            choose={(value) => setParams({ show: value })}
-          />
-        </>
+        <LabelledSegments
+          label="Show"
+          choices={[
+            { value: 'spread', content: 'Median, spread, outliers' },
+            // Too many to be sent one by one.
+            ...(spread ? [] : [{ value: 'lines' as const, content: 'All lines' }]),
+            { value: 'map', content: 'Heat map' },
+          ]}
+          value={spread && look.show.value !== 'map' ? 'spread' : look.showOf(Math.max(owned, 1))}
+          choose={(value) => setParams({ show: value })}
+        />
       )}
       <span class="right">
         <span class="quiet source" title={source}>
