@@ -132,9 +132,10 @@ impl Claims {
         lock::holder(self.folder.as_ref()?, NODE, &self.me)
     }
 
-    /// Whether whoever had a device last ended without letting go of it, and nobody has it since.
-    pub fn is_left_behind(&self, uuid: &str) -> bool {
-        self.folder.as_ref().is_some_and(|folder| lock::is_left_behind(folder, &folder::device_file(uuid)))
+    /// When whoever had a device last noted a step, if it ended without letting go and nobody has it
+    /// since: nanoseconds since the epoch, 0 for never.
+    pub fn left_behind_ns(&self, uuid: &str) -> Option<i64> {
+        lock::left_behind_ns(self.folder.as_ref()?, &folder::device_file(uuid))
     }
 
     /// Writes into every held lock how far its series are, for whoever comes after this process.

@@ -99,9 +99,10 @@ pub(super) fn holder(folder: &Folder, file: &str, me: &Me) -> Option<CaptureOwne
     is_locked.then(|| record.owner.unwrap_or_else(|| nobody_known(me)))
 }
 
-/// Whether a lock is free although whoever held it last has not let go of it.
-pub(super) fn is_left_behind(folder: &Folder, file: &str) -> bool {
-    look(folder, file).is_some_and(|(is_locked, record)| !is_locked && record.owner.is_some())
+/// When whoever held a lock last wrote to it, if it is free and was never let go of.
+pub(super) fn left_behind_ns(folder: &Folder, file: &str) -> Option<i64> {
+    let (is_locked, record) = look(folder, file)?;
+    (!is_locked && record.owner.is_some()).then_some(record.time_ns)
 }
 
 /// Whether another process holds a lock, and what its file says; nothing of one that this process holds.

@@ -19,6 +19,8 @@ const STEP_MAX: i64 = 1 << 53;
 pub(super) struct Record {
     pub(super) owner: Option<CaptureOwner>,
     pub(super) last_step: Option<i64>,
+    /// Of that step; 0 where it is unknown.
+    pub(super) time_ns: i64,
 }
 
 /// Writes a line.
@@ -64,7 +66,9 @@ pub(super) fn read(bytes: &[u8]) -> Record {
         rank: number("rank"),
     });
     let step = fields.get("last_step").and_then(Value::as_i64);
-    Record { owner, last_step: step.filter(|step| (0..STEP_MAX).contains(step)) }
+    let time = fields.get("last_ts").and_then(Value::as_i64).unwrap_or_default();
+    let last_step = step.filter(|step| (0..STEP_MAX).contains(step));
+    Record { owner, last_step, time_ns: time.saturating_mul(NANOS_PER_MILLI) }
 }
 
 #[cfg(test)]
@@ -82,11 +86,11 @@ mod tests {
             step in proptest::option::of(0..STEP_MAX),
         ) {
             let me = Me { host: host.clone(), rank, job_token, ..Me::default() };
-            let line = line(&me, step, Some(1));
+            let line = line(&me, step, Some(NANOS_PER_MILLI));
             prop_assert_eq!((line.len(), line.last()), (BYTES, Some(&b'\n')));
             let read = read(&line);
             prop_assert_eq!(read.owner, Some(CaptureOwner { host, pid: std::process::id(), rank }));
-            prop_assert_eq!(read.last_step, step);
+            prop_assert_eq!((read.last_step, read.time_ns), (step, NANOS_PER_MILLI));
         }
 
         #[test]

@@ -6,6 +6,7 @@ use collect::gpu::GpuSampler;
 use model::{Arbitration, CaptureOwner, DeviceRole, NodeRole};
 
 use crate::claims::{Claim, Claims};
+use crate::clock::now_ns;
 use crate::ownership::{Card, Frameworks, GpuEnvironment, Resolved, resolve};
 
 /// How long a device is left alone that the server has from another process.
@@ -26,7 +27,7 @@ struct Device {
     is_held: bool,
     /// Who has it, when another process does.
     owner: Option<CaptureOwner>,
-    /// Whether another process of the run has had it, as far as this one has seen.
+    /// Whether this process has seen another one have it.
     was_others: bool,
     /// Whether it is here because its owner died before the grace was over.
     is_inherited: bool,
@@ -75,6 +76,7 @@ pub(super) struct Roles {
     /// Why a lock could not be asked for, the last time.
     failure: Option<String>,
     ticks: u64,
+    started_ns: i64,
     has_changed: bool,
 }
 
@@ -91,6 +93,7 @@ impl Roles {
             node_owner: None,
             failure: None,
             ticks: 0,
+            started_ns: now_ns(),
             has_changed: false,
         }
     }
@@ -157,8 +160,7 @@ impl Roles {
         let before = self.held();
         let last_step = self.ask(is_grace_over);
         self.has_changed |= self.held() != before;
-        let is_unsettled = !is_grace_over || self.ticks <= UNSETTLED_TICKS;
-        if self.has_changed || is_unsettled || self.ticks.is_multiple_of(LOOK_TICKS) {
+        if self.has_changed || self.ticks <= UNSETTLED_TICKS || self.ticks.is_multiple_of(LOOK_TICKS) {
             self.look();
         }
         last_step
@@ -185,8 +187,9 @@ impl Roles {
         let sweeps = self.reports_node && self.claims.mode() != Arbitration::Unavailable;
         for device in &mut self.devices {
             // The grace is for those who have yet to come: who has died will not be waited for.
-            if sweeps && !is_grace_over && device.was_others && !device.is_held {
-                device.is_inherited = self.claims.is_left_behind(&device.card.uuid);
+            if sweeps && !is_grace_over && device.is_visible && !device.is_held {
+                let left_ns = self.claims.left_behind_ns(&device.card.uuid);
+                device.is_inherited = left_ns.is_some_and(|ns| device.was_others || ns > self.started_ns);
             }
             let is_free = is_grace_over || device.is_inherited;
             let wanted = device.is_own || (sweeps && is_free && device.is_visible && !device.card.mig);

@@ -188,23 +188,23 @@ fn what_is_let_go_of_is_told_from_what_its_owner_left_behind() {
     let dir = tempfile::tempdir().unwrap();
     let other = claims(&[dir.path()], "a", Some(1));
     let mut first = Helper::start(&[dir.path()], "a", 0);
-    let left_behind = || ["GPU-1", "GPU-2", "GPU-3"].map(|uuid| other.is_left_behind(uuid));
+    let left_behind = || ["GPU-1", "GPU-2", "GPU-3"].map(|uuid| other.left_behind_ns(uuid));
     for ask in ["device GPU-1", "device GPU-2"] {
         assert_eq!(first.ask(ask), "held");
     }
     assert_eq!(first.ask("note 7"), "noted");
-    assert_eq!(left_behind(), [false; 3], "held, held, and nobody's yet");
+    assert_eq!(left_behind(), [None; 3], "held, held, and nobody's yet");
     assert_eq!(first.ask("drop GPU-1"), "dropped");
     first.kill();
-    assert_eq!(left_behind(), [false, true, false]);
+    assert_eq!(left_behind(), [None, Some(1_800_000_000_000_000_000), None]);
     let mut next = claims(&[dir.path()], "a", Some(2));
     assert_eq!(next.try_device("GPU-1"), Claim::Held { last_step: Some(7) }, "the step is left in any case");
     next.release();
     let mut last = Helper::start(&[dir.path()], "a", 3);
     assert_eq!(last.ask("device GPU-2"), "held after 7");
-    assert_eq!(left_behind(), [false; 3]);
+    assert_eq!(left_behind(), [None; 3]);
     assert_eq!(last.ask("release"), "released");
-    assert_eq!(left_behind(), [false; 3]);
+    assert_eq!(left_behind(), [None; 3]);
 }
 
 #[test]
