@@ -98,7 +98,7 @@ class Eight:
             return now.node() is not None and set(gpus) <= set(now.gpus())
 
         wait_for(is_taken, f"{self.job.name}: the dead were replaced")
-        points = self.job.go_on([*keys, *(gpu(index) for index in range(8))])
+        points = self.job.go_on([*keys, *(gpu(index) for index in range(8))], self.killed_ms)
         now = self.job.reporters()
         assert not dead & {now.node(), *now.gpus().values()}
         points.assert_each_once()
@@ -231,6 +231,8 @@ def test_visible_devices_and_ranks_settle_whose_a_gpu_is(stage):
     for name, (job, rank, count, wanted) in rows.items():
         # Two samples of the process itself lie behind the first that could have had a GPU.
         wait_for(lambda j=job: j.has_points(RSS, 3), f"{name}: there were three samples")
+        if wanted:
+            job.go_on([gpu(index) for index in wanted], 0.0, 1)
         points, attributes = job.points(), job.attributes()
         assert points.names(GPU) == {str(index) for index in wanted}, name
         for index in wanted:
@@ -250,7 +252,7 @@ def test_eight_ranks_report_each_gpu_and_the_node_once(eight):
     job = eight["race"].job
     wait_for(eight["race"].is_settled, "everything had its reporter")
     keys = [gpu(index) for index in EVERY] + [node()]
-    points = job.go_on(keys, 10)
+    points = job.go_on(keys, 0.0, 10)
     points.assert_each_once()
     assert points.names(GPU) == {str(index) for index in EVERY}
     assert points.names(NODE) == {""}
@@ -314,9 +316,6 @@ def calls(job: Job, function: str, index: int) -> int:
     return lines.count(f"{function} {index}")
 
 
-# --- what takes longer than the grace --------------------------------------------------------------
-
-
 def test_faults_of_the_driver_cost_their_own_series(faulty):
     job = faulty["faults"]
     wait_for(lambda: job.has_points(NODE, 39), "there were forty samples")
@@ -347,47 +346,6 @@ def test_a_driver_that_cannot_be_loaded_is_one_warning(faulty):
     rank.tell("log")
     said = rank.errors.read_text()
     assert said.count("no series of its GPUs") == said.count("Warning:") == 1, said
-
-
-# --- T6: rank 0 alone -----------------------------------------------------------------------------
-
-
-def test_a_rank_that_is_alone_takes_the_other_gpus_when_nobody_else_came(alone):
-    job, two, slow = alone["all"], alone["two"], alone["slow"]
-    first = job.ranks[0]
-
-    def has_all(job: Job, gpus: list[int], count: int) -> bool:
-        points = job.points()
-        return all(len(points.of(gpu(index))) >= count for index in gpus)
-
-    wait_for(lambda: has_all(job, [0, 1, 2, 3], 3), "all four GPUs were reported")
-    late = job.start(3, world=4)
-    late.begin()
-    wait_for(lambda: len(job.points().of(process(late.pid))) >= 4, "the late rank sampled itself")
-    wait_for(lambda: has_all(two, [0, 1], 3), "both visible GPUs were reported")
-    wait_for(lambda: has_all(slow, [0, 1, 2, 3], 1), "all four GPUs were reported every 10 s")
-    # In samples: 45 s are over before the 46th second, and 50 s at every tenth.
-    for name, gpus, step_max in (("all", [1, 2, 3], 46), ("two", [1], 46), ("slow", [1, 2, 3], 5)):
-        points = alone[name].points()
-        points.assert_each_once()
-        assert points.names(GPU) == {"0", *(str(index) for index in gpus)}, name
-        begin = points.of(gpu(0))[0]
-        assert begin.step == 0, name
-        firsts = [points.of(gpu(index))[0] for index in gpus]
-        assert len({(point.step, point.time_ms) for point in firsts}) == 1, "all of them at once"
-        # The first sample is somewhat younger than the sampler.
-        assert firsts[0].time_ms - begin.time_ms >= (GRACE_SECONDS - 2) * 1000, name
-        assert firsts[0].step <= step_max, name
-        hosts = [dict(one)["host"] for index in [0, *gpus] for one in points.labels[gpu(index)]]
-        assert len(set(hosts)) == 1, name
-    points = job.points()
-    of_late = points.of(process(late.pid))
-    begin, end = of_late[0].time_ms, of_late[-1].time_ms
-    of_third = [p for p in points.of(gpu(3)) if begin <= p.time_ms <= end]
-    of_first = [p for p in points.of(process(first.pid)) if begin <= p.time_ms <= end]
-    assert [p.step for p in of_third] == [p.step for p in of_first], "one point of GPU 3 a sample, by rank 0"
-    assert job.reporters().gpus() == dict.fromkeys(range(4), first.pid)
-    assert job.reporters().node() == first.pid
 
 
 # --- who comes after the dead ---------------------------------------------------------------------
@@ -435,3 +393,44 @@ def test_killed_reporters_are_replaced(eight, capsys):
         os.kill(child, 0)
     for key in ("system/gpu/visible_count", "system/gpu/host_device_count", "system/arbitration_mode"):
         assert launcher.job.attributes()[key] == facts[key], "facts are written once"
+
+
+# --- T6: rank 0 alone -----------------------------------------------------------------------------
+
+
+def test_a_rank_that_is_alone_takes_the_other_gpus_when_nobody_else_came(alone):
+    job, two, slow = alone["all"], alone["two"], alone["slow"]
+    first = job.ranks[0]
+
+    def has_all(job: Job, gpus: list[int], count: int) -> bool:
+        points = job.points()
+        return all(len(points.of(gpu(index))) >= count for index in gpus)
+
+    wait_for(lambda: has_all(job, [0, 1, 2, 3], 3), "all four GPUs were reported")
+    late = job.start(3, world=4)
+    late.begin()
+    wait_for(lambda: len(job.points().of(process(late.pid))) >= 4, "the late rank sampled itself")
+    wait_for(lambda: has_all(two, [0, 1], 3), "both visible GPUs were reported")
+    wait_for(lambda: has_all(slow, [0, 1, 2, 3], 1), "all four GPUs were reported every 10 s")
+    # In samples: 45 s are over before the 46th second, and 50 s at every tenth.
+    for name, gpus, step_max in (("all", [1, 2, 3], 46), ("two", [1], 46), ("slow", [1, 2, 3], 5)):
+        points = alone[name].points()
+        points.assert_each_once()
+        assert points.names(GPU) == {"0", *(str(index) for index in gpus)}, name
+        begin = points.of(gpu(0))[0]
+        assert begin.step == 0, name
+        firsts = [points.of(gpu(index))[0] for index in gpus]
+        assert len({(point.step, point.time_ms) for point in firsts}) == 1, "all of them at once"
+        # The first sample is somewhat younger than the sampler.
+        assert firsts[0].time_ms - begin.time_ms >= (GRACE_SECONDS - 2) * 1000, name
+        assert firsts[0].step <= step_max, name
+        hosts = [dict(one)["host"] for index in [0, *gpus] for one in points.labels[gpu(index)]]
+        assert len(set(hosts)) == 1, name
+    points = job.points()
+    of_late = points.of(process(late.pid))
+    begin, end = of_late[0].time_ms, of_late[-1].time_ms
+    of_third = [p for p in points.of(gpu(3)) if begin <= p.time_ms <= end]
+    of_first = [p for p in points.of(process(first.pid)) if begin <= p.time_ms <= end]
+    assert [p.step for p in of_third] == [p.step for p in of_first], "one point of GPU 3 a sample, by rank 0"
+    assert job.reporters().gpus() == dict.fromkeys(range(4), first.pid)
+    assert job.reporters().node() == first.pid

@@ -186,14 +186,13 @@ class Job:
         found = self.server.series(run_id, name) if run_id else []
         return sum(one["points"] >= count for one in found) >= series
 
-    def go_on(self, keys: list[Key], count: int = 3) -> Points:
-        """Waits for as many more points of each of these series; all points."""
-        before = self.points()
-        wanted = {key: len(before.of(key)) + count for key in keys}
+    def go_on(self, keys: list[Key], since_ms: float, count: int = 3) -> Points:
+        """Waits until each of these series has as many points since then; all points."""
 
         def have() -> Points | None:
             now = self.points()
-            return now if all(len(now.of(key)) >= number for key, number in wanted.items()) else None
+            later = [sum(point.time_ms > since_ms for point in now.of(key)) for key in keys]
+            return now if min(later) >= count else None
 
         return wait_for(have, f"{self.name}: {count} more points of {keys}")
 
