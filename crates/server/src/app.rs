@@ -25,6 +25,10 @@ const DECODING_MAX: usize = 2;
 const WAITING_KIB_MAX: usize = 192 << 10;
 /// Compressed bodies held at once, in KiB.
 const BODIES_KIB_MAX: usize = 96 << 10;
+/// KiB of gRPC messages that are not whole yet, in memory at once.
+const INCOMING_KIB_MAX: usize = 128 << 10;
+/// KiB of what all gRPC streams have declared. Few jobs declare more than a few MiB.
+const DECLARED_KIB_MAX: usize = 1 << 20;
 /// Event streams open at once.
 const STREAMS_MAX: usize = 256;
 /// Exports under way at once.
@@ -106,6 +110,10 @@ pub(crate) struct Turns {
     pub(crate) waiting_kib: Bounded,
     /// KiB of compressed bodies.
     pub(crate) bodies_kib: Bounded,
+    /// KiB of gRPC messages that are not whole yet.
+    pub(crate) incoming_kib: Bounded,
+    /// KiB of what gRPC streams have declared.
+    pub(crate) declared_kib: Bounded,
     /// Event streams.
     pub(crate) streams: Bounded,
     /// PromQL queries.
@@ -126,6 +134,8 @@ impl Turns {
             decoding: Bounded::new(DECODING_MAX),
             waiting_kib: Bounded::new(WAITING_KIB_MAX),
             bodies_kib: Bounded::new(BODIES_KIB_MAX),
+            incoming_kib: Bounded::new(INCOMING_KIB_MAX),
+            declared_kib: Bounded::new(DECLARED_KIB_MAX),
             streams: Bounded::new(STREAMS_MAX),
             querying: Bounded::new(config.query.concurrency),
             query_memory: promql::Memory::new(config.query.memory_max_bytes),
@@ -155,6 +165,17 @@ impl Bounded {
     /// How many are taken.
     pub(crate) fn taken(&self) -> usize {
         self.whole.saturating_sub(self.free.available_permits())
+    }
+
+    /// Adds `amount` to what `held` holds, if that much is free at once.
+    pub(crate) fn grow(&self, held: &mut Option<OwnedSemaphorePermit>, amount: usize) -> bool {
+        let Ok(amount) = u32::try_from(amount) else { return false };
+        let Ok(more) = Arc::clone(&self.free).try_acquire_many_owned(amount) else { return false };
+        match held {
+            Some(held) => held.merge(more),
+            None => *held = Some(more),
+        }
+        true
     }
 
     /// Takes one at once, if one is free.

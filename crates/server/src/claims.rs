@@ -26,6 +26,10 @@ const GPU_PREFIX: &str = "system/gpu/";
 pub(crate) const REFUSED: &str = "gpu_reported_elsewhere";
 /// Most runs that are kept in mind; beyond it all are forgotten, and gathered anew as they send.
 const RUNS_MAX: usize = 4_096;
+/// Most that is kept in mind of one run, in cards that its writers name, each counted for each of them; and of
+/// all runs together. What a run has beyond is taken from everybody: it is no job on machines.
+const NAMED_OF_RUN_MAX: usize = 1 << 19;
+const NAMED_OF_ALL_MAX: usize = 1 << 21;
 /// Most stretches of reporting that are kept of a card.
 const SPANS_MAX: usize = 64;
 /// The least time without a point after which a card is free, nanoseconds.
@@ -45,6 +49,8 @@ struct RunClaims {
     /// By boot id and UUID: the place in `cards`.
     by_name: HashMap<(String, String), usize>,
     cards: Vec<Vec<Span>>,
+    /// How many cards the writers name, each counted for each of them.
+    named: usize,
     /// Whose points of which card were refused last, and who has it.
     refused: HashMap<(WriterId, u32), CaptureOwner>,
 }
@@ -110,7 +116,7 @@ impl Claims {
             if !says && !has_points {
                 return None;
             }
-            if all.len() >= RUNS_MAX {
+            if all.len() >= RUNS_MAX || all.values().map(RunClaims::size).sum::<usize>() >= NAMED_OF_ALL_MAX {
                 all.clear();
             }
             let gathered = shared.store.run(id).map(|run| gather(&run, &shared.store.run_series(id)));
@@ -186,7 +192,16 @@ pub(crate) fn report_of(key: &str, value: &AttributeValue) -> Option<CaptureRepo
 }
 
 impl RunClaims {
+    /// How much there is to keep in mind.
+    fn size(&self) -> usize {
+        self.named + self.cards.len() + self.writers.len() + self.refused.len()
+    }
+
     fn learn(&mut self, writer: WriterId, report: &CaptureReport) {
+        let before = self.writers.get(&writer).map_or(0, |known| known.cards.len());
+        if self.size() + report.devices.len() >= NAMED_OF_RUN_MAX + before {
+            return;
+        }
         let ended_ns = self.writers.get(&writer).and_then(|known| known.ended_ns);
         let mut cards = HashMap::new();
         if !report.boot_id.is_empty() {
@@ -215,6 +230,7 @@ impl RunClaims {
             cards,
             ended_ns,
         };
+        self.named = self.named - before + known.cards.len();
         self.writers.insert(writer, known);
     }
 
@@ -337,4 +353,31 @@ pub(crate) fn reports(run: &RunRecord) -> impl Iterator<Item = CaptureReport> {
             bytes <= REPORT_BYTES_MAX
         })
         .filter_map(|(key, value)| report_of(key, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_in_mind_of_a_run_is_bounded_whoever_names_what() {
+        let mut claims = RunClaims::default();
+        let report = |at: usize| {
+            let device = |gpu: u32| format!(r#"{{"gpu": {gpu}, "uuid": "GPU-{at}-{gpu}"}}"#);
+            let devices: Vec<String> = (0..1_000).map(device).collect();
+            let text = format!(r#"{{"boot_id": "b", "devices": [{}]}}"#, devices.join(","));
+            wire::capture::parse(&text).unwrap()
+        };
+        let writer = |at: usize| (at as u128).to_be_bytes();
+        for at in 0..300 {
+            claims.learn(writer(at), &report(at));
+        }
+        let full = claims.size();
+        assert!(full < NAMED_OF_RUN_MAX && full + 3_000 > NAMED_OF_RUN_MAX, "{full}");
+        claims.learn(writer(7), &wire::capture::parse("{}").unwrap());
+        assert!(claims.size() < full, "one that names fewer makes room");
+        let known = claims.writers.len();
+        claims.learn(writer(7), &report(7));
+        assert_eq!(claims.writers.len(), known);
+    }
 }

@@ -30,7 +30,7 @@ const TAGS_MAX: usize = 200;
 /// Longest description, bytes.
 pub(crate) const DESCRIPTION_BYTES_MAX: usize = 64 << 10;
 /// Longest text a session says of itself (host, token, reason), bytes.
-const SESSION_TEXT_BYTES_MAX: usize = 4 << 10;
+pub(crate) const SESSION_TEXT_BYTES_MAX: usize = 4 << 10;
 /// Times of sessions lie within as many nanoseconds of the epoch, as those of points do.
 const TIME_NS_MAX: u64 = 1 << 62;
 /// Most points that one request can say were lost: sums of them don't overflow.

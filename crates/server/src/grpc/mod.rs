@@ -3,6 +3,7 @@
 //! Messages are handed over as bytes: a service decodes them itself, within bounds of its own.
 
 mod codec;
+mod incoming;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use crate::error::ApiError;
 use crate::{guard, metrana};
 
 pub(crate) use codec::Raw;
+pub(crate) use incoming::{Incoming, MESSAGE_TIME_MAX, late};
 
 /// Every service, guarded.
 pub(crate) fn router(app: &App) -> Router {

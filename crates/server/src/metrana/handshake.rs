@@ -13,10 +13,11 @@ use wire::metrana::{
     LastLoggedSteps, Ordering, ResumePolicy, Run, SeriesInfo as Known, Timestamp, ValueKind,
 };
 
-use super::{Calls, Service, histogram, outer_id, refused};
+use super::{Calls, DOOR, Service, histogram, outer_id, refused};
 use crate::access::Caller;
 use crate::app::{Shared, blocking};
 use crate::error::ApiError;
+use crate::ingest::Refused;
 use crate::own::is_statement;
 use crate::points::OWN_LABELS;
 use crate::{grpc, ingest};
@@ -57,6 +58,11 @@ fn ask(service: &Calls, caller: &Caller, bytes: &[u8]) -> Result<Vec<Initialized
         return Err(invalid("the run has no name: set `run_name`".into()));
     }
     ingest::check_path(&path).map_err(invalid)?;
+    let job_bytes = asked.orchestration_identifier.as_ref().map_or(0, String::len);
+    if job_bytes > ingest::SESSION_TEXT_BYTES_MAX {
+        let most = ingest::SESSION_TEXT_BYTES_MAX;
+        return Err(invalid(format!("the orchestration id has {job_bytes} bytes, at most {most} are kept")));
+    }
     caller.check_path(&path).map_err(|error| grpc::status(&error))?;
     let (run, created) = make(service, &path, asked, *logger_id)?;
     let job = job_of(&run, asked.orchestration_identifier.as_deref());
@@ -100,10 +106,12 @@ fn make(
             "the run `{path}` was deleted and can still be restored: restore it, or choose another name"
         )));
     }
-    let change =
+    let mut change =
         RunChange { path: path.clone(), attributes: facts(asked, logger_id), ..RunChange::default() };
-    store.append(Batch { change: Some(change), ..Batch::default() }).map_err(refused)?;
-    service.app.changed(path.id());
+    let mut left_out = Refused::default();
+    ingest::check_change(&service.app, &mut change, &mut left_out);
+    let checked = ingest::checked(None, change, Vec::new(), left_out);
+    ingest::store(&service.app, checked, DOOR).map_err(refused)?;
     let run =
         store.run(path.id()).ok_or_else(|| Status::unavailable("the run is gone again: try once more"))?;
     Ok((run, true))

@@ -26,7 +26,7 @@ use wire::metrana::{MESSAGE_BYTES_MAX, SERVICE};
 
 use crate::access::Caller;
 use crate::app::{App, Shared};
-use crate::grpc;
+use crate::grpc::{self, Incoming};
 
 /// Name of this door in the counters.
 const DOOR: &str = "metrana";
@@ -83,19 +83,28 @@ fn no_such_call() -> Status {
 }
 
 async fn initialize(State(service): State<Service>, caller: Caller, request: Request) -> Response {
+    let (incoming, request) = Incoming::of(&service.app, request);
     let call = tower::service_fn(move |request: tonic::Request<Bytes>| {
+        incoming.taken();
         let (service, caller) = (Arc::clone(&service), caller.clone());
         async move {
             let parts = handshake::answer(service, caller, request.into_inner()).await?;
             Ok(tonic::Response::new(tokio_stream::iter(parts.into_iter().map(Ok))))
         }
     });
-    grpc::calls(INITIALIZE_BYTES_MAX).server_streaming(call, request).await.map(Body::new)
+    let mut calls = grpc::calls(INITIALIZE_BYTES_MAX);
+    let answered = calls.server_streaming(call, request);
+    match tokio::time::timeout(grpc::MESSAGE_TIME_MAX, answered).await {
+        Ok(answer) => answer.map(Body::new),
+        Err(_late) => grpc::answer(grpc::late()),
+    }
 }
 
 async fn update(State(service): State<Service>, caller: Caller, request: Request) -> Response {
+    let (incoming, request) = Incoming::of(&service.app, request);
     let call = tower::service_fn(move |request: tonic::Request<tonic::Streaming<Bytes>>| {
-        let answers = stream::open(Arc::clone(&service), caller.clone(), request.into_inner());
+        let messages = (request.into_inner(), incoming.clone());
+        let answers = stream::open(Arc::clone(&service), caller.clone(), messages);
         async move { Ok(tonic::Response::new(answers)) }
     });
     grpc::calls(MESSAGE_BYTES_MAX).streaming(call, request).await.map(Body::new)

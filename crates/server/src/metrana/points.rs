@@ -4,9 +4,12 @@
 //! whose message is refused as a whole would stop for good.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use model::{NANOS_PER_MILLI, REFUSED_LABELS, RunPath, Sample, SeriesIdentity};
 use store::SeriesBatch;
+use tokio::sync::OwnedSemaphorePermit;
+use tonic::Status;
 use wire::metrana::{
     HistogramPoint, HistogramSeriesUpdate, PointBatch, RlSeriesUpdate, ScatterSeriesUpdate,
     SeriesDeclaration, SeriesUpdate,
@@ -14,7 +17,7 @@ use wire::metrana::{
 
 use super::DOOR;
 use super::histogram::{self, Bounds};
-use crate::app::Shared;
+use crate::app::{App, Shared};
 use crate::ingest::{self, Refused};
 
 /// Most series that one stream may declare.
@@ -24,8 +27,14 @@ const DECLARED_MAX: usize = model::SERIES_PER_PROJECT_MAX;
 type Refusal = (&'static str, String);
 
 /// The series of a stream, by the numbers that it gave them.
-#[derive(Debug, Default)]
-pub(super) struct Table(HashMap<u64, Declared>);
+#[derive(Debug)]
+pub(super) struct Table {
+    app: App,
+    series: HashMap<u64, Declared>,
+    /// What they hold in memory, near enough, and the room for it.
+    bytes: usize,
+    room: Option<OwnedSemaphorePermit>,
+}
 
 #[derive(Debug)]
 struct Declared {
@@ -60,19 +69,46 @@ pub(super) struct Taking<'a> {
 }
 
 impl Table {
-    /// Adds what a stream declares. One number twice is the later series.
-    pub(super) fn declare(&mut self, path: &RunPath, declarations: Vec<SeriesDeclaration>) {
+    pub(super) fn of(app: &App) -> Self {
+        Self { app: Arc::clone(app), series: HashMap::new(), bytes: 0, room: None }
+    }
+
+    /// Adds what a stream declares. One number twice is the later series. Fails when all streams together
+    /// have declared more than there is room for.
+    pub(super) fn declare(
+        &mut self,
+        path: &RunPath,
+        declarations: Vec<SeriesDeclaration>,
+    ) -> Result<(), Status> {
+        let mut bytes = 0;
         for SeriesDeclaration { metric_name, scale, labels, declaration_id, .. } in declarations {
-            if self.0.len() >= DECLARED_MAX && !self.0.contains_key(&declaration_id) {
+            if self.series.len() >= DECLARED_MAX && !self.series.contains_key(&declaration_id) {
                 continue;
             }
             let mut labels: Vec<(String, String)> = labels.into_iter().collect();
             labels.sort();
             let kept = ingest::check_identity(path, (&metric_name, &scale), &labels);
-            let declared =
+            let mut declared =
                 Declared { name: metric_name, scale, labels, kept, next_step: None, buckets: None };
-            self.0.insert(declaration_id, declared);
+            if declared.kept.is_err() {
+                declared.keep_little();
+            }
+            bytes += declared.bytes();
+            let before = self.series.insert(declaration_id, declared);
+            self.bytes = self.bytes.saturating_sub(before.map_or(0, |before| before.bytes()));
         }
+        self.grow(bytes)
+    }
+
+    /// Takes room for what was added.
+    fn grow(&mut self, bytes: usize) -> Result<(), Status> {
+        self.bytes += bytes;
+        let held = self.room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = self.bytes.div_ceil(1024).saturating_sub(held);
+        if more == 0 || self.app.turns.declared_kib.grow(&mut self.room, more) {
+            return Ok(());
+        }
+        Err(Status::unavailable("the server is busy: all streams have declared too many series, come again"))
     }
 
     /// Takes points of series.
@@ -97,19 +133,27 @@ impl Table {
     }
 
     /// Takes histograms of series.
-    pub(super) fn histograms(&mut self, taking: &mut Taking<'_>, updates: Vec<HistogramSeriesUpdate>) {
+    pub(super) fn histograms(
+        &mut self,
+        taking: &mut Taking<'_>,
+        updates: Vec<HistogramSeriesUpdate>,
+    ) -> Result<(), Status> {
+        let mut bytes = 0;
         for HistogramSeriesUpdate { series_id, points } in updates {
             if points.is_empty() {
                 continue;
             }
             let Some(declared) = taking.known(self, series_id, points.len()) else { continue };
+            let before = declared.bytes();
             for point in points {
                 let taken = declared.take_histogram(taking, &point);
                 if let Err((reason, example)) = taken {
                     taking.refused.add(reason, 1, || format!("{:?}: {example}", declared.name));
                 }
             }
+            bytes += declared.bytes().saturating_sub(before);
         }
+        self.grow(bytes)
     }
 }
 
@@ -117,7 +161,7 @@ impl Taking<'_> {
     /// The series that a stream calls `series_id`, if its points can be kept.
     fn known<'t>(&mut self, table: &'t mut Table, series_id: u64, points: usize) -> Option<&'t mut Declared> {
         let points = points as u64;
-        let Some(declared) = table.0.get_mut(&series_id) else {
+        let Some(declared) = table.series.get_mut(&series_id) else {
             self.refused.add("unknown_series", points, || {
                 format!("series {series_id} was not declared on this stream, or was one of too many")
             });
@@ -147,6 +191,34 @@ impl Taking<'_> {
 }
 
 impl Declared {
+    /// Keeps of a series that is refused what is said of it later: its name, cut, and the labels at fault.
+    fn keep_little(&mut self) {
+        self.name = ingest::shorten(std::mem::take(&mut self.name));
+        self.scale = String::new();
+        self.labels.retain(|(key, _)| REFUSED_LABELS.contains(&key.as_str()));
+        self.labels = self.labels.drain(..).map(|(key, _)| (key, String::new())).collect();
+    }
+
+    /// What it holds in memory, near enough.
+    fn bytes(&self) -> usize {
+        let pairs = |pairs: usize, text: usize| text + pairs * 2 * size_of::<String>();
+        let labels = self.labels.iter().map(|(key, value)| key.len() + value.len()).sum();
+        let own = size_of::<Self>() + self.name.len() + self.scale.len() + pairs(self.labels.len(), labels);
+        let identity = |of: &SeriesIdentity| {
+            let (count, text) =
+                of.labels.iter().fold((0, 0), |(n, t), (k, v)| (n + 1, t + k.len() + v.len()));
+            of.display.len() + pairs(count, text)
+        };
+        let kept = match &self.kept {
+            Ok(kept) => identity(kept),
+            Err((_, example)) => example.len(),
+        };
+        let buckets = self.buckets.as_ref().map_or(0, |buckets| {
+            (buckets.each.len() + 2) * (size_of::<SeriesIdentity>() + identity(&buckets.sum))
+        });
+        own + kept + buckets
+    }
+
     /// Unpacks a batch of points.
     fn take(
         &mut self,

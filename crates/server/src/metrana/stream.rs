@@ -21,7 +21,7 @@ use crate::access::{Caller, Holder, How};
 use crate::app::{Shared, blocking, stopped, turn};
 use crate::clock::{now_ms, now_ns};
 use crate::error::ApiError;
-use crate::grpc;
+use crate::grpc::{self, Incoming};
 use crate::ingest::{self, Checked, Refused};
 
 /// Answers that wait for a client that reads slowly; no more is read from it until it does.
@@ -34,6 +34,10 @@ const SILENT_TIME: Duration = Duration::from_secs(3);
 /// up to the bound.
 const SLOW_COMMIT: Duration = Duration::from_millis(200);
 const PACING_MAX: Duration = Duration::from_secs(2);
+/// Series without an order that are remembered of one stream, and the longest name and scale of one. The list
+/// that is kept of them has room for fewer.
+const UNORDERED_MAX: usize = 8_192;
+const UNORDERED_KEY_BYTES_MAX: usize = model::NAME_BYTES_MAX + 1 + model::LOGGED_LABEL_BYTES_MAX;
 /// Where a client names its own process.
 const OWN_PROCESS: &str = "system/process/rss_bytes";
 
@@ -70,7 +74,7 @@ struct Part {
 pub(super) fn open(
     service: Service,
     caller: Caller,
-    messages: Streaming<Bytes>,
+    messages: (Streaming<Bytes>, Incoming),
 ) -> ReceiverStream<Result<Vec<u8>, Status>> {
     let (answers, out) = mpsc::channel(ANSWERS_MAX);
     tokio::spawn(async move {
@@ -84,7 +88,11 @@ pub(super) fn open(
 }
 
 impl Stream {
-    async fn run(&mut self, mut messages: Streaming<Bytes>, answers: &Answers) -> Result<(), Status> {
+    async fn run(
+        &mut self,
+        (mut messages, incoming): (Streaming<Bytes>, Incoming),
+        answers: &Answers,
+    ) -> Result<(), Status> {
         let mut stopping = self.service.app.stopping.clone();
         let mut beat = tokio::time::interval_at(tokio::time::Instant::now() + SILENT_TIME, Session::every());
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -92,6 +100,7 @@ impl Stream {
             let message = tokio::select! {
                 message = messages.message() => message,
                 _ = beat.tick() => {
+                    incoming.check()?;
                     self.beat().await?;
                     continue;
                 }
@@ -102,6 +111,7 @@ impl Stream {
             };
             match message {
                 Ok(Some(bytes)) => {
+                    incoming.taken();
                     let answer = self.take(bytes).await?.encode_to_vec();
                     if answers.send(Ok(answer)).await.is_err() {
                         return Ok(());
@@ -188,7 +198,7 @@ impl Stream {
             path: run.path.clone(),
             outer_id: update.run_id.clone(),
             id: update.logger_id,
-            table: Table::default(),
+            table: Table::of(&self.service.app),
             session: Session::of(&run, update.logger_id, job),
             unordered: HashSet::new(),
         })
@@ -234,7 +244,7 @@ impl Logger {
         }
         self.place(&update.series_declarations);
         let unordered = self.new_unordered(&update.series_declarations);
-        self.table.declare(&self.path, update.series_declarations);
+        self.table.declare(&self.path, update.series_declarations)?;
         let run = shared.store.run(self.path.id());
         let process = update.logger_session_id;
         let mut change = RunChange { path: self.path.clone(), ..RunChange::default() };
@@ -248,7 +258,7 @@ impl Logger {
             refused: Refused::default(),
         };
         self.table.points(&mut taking, update.series);
-        self.table.histograms(&mut taking, update.histogram_series);
+        self.table.histograms(&mut taking, update.histogram_series)?;
         taking.refuse_others(&update.rl_series, &update.scatter_series);
         let Taking { series, mut refused, .. } = taking;
         let told = (process != 0 || update.close_run.is_some()).then(|| {
@@ -280,7 +290,9 @@ impl Logger {
     fn new_unordered(&mut self, declarations: &[SeriesDeclaration]) -> Vec<String> {
         let unordered = declarations.iter().filter(|one| one.ordering() == Ordering::AbsoluteUnordered);
         let keys = unordered.map(|one| handshake::unordered_key(&one.metric_name, &one.scale));
-        let new: Vec<String> = keys.filter(|key| !self.unordered.contains(key)).collect();
+        let known = self.unordered.len();
+        let is_new = |key: &String| key.len() <= UNORDERED_KEY_BYTES_MAX && !self.unordered.contains(key);
+        let new: Vec<String> = keys.filter(is_new).take(UNORDERED_MAX.saturating_sub(known)).collect();
         self.unordered.extend(new.iter().cloned());
         new
     }

@@ -9,7 +9,7 @@ use wire::metrana::{
     AttributeUpdate, AttributeValue, PointBatch, ResumePolicy, SeriesUpdate, UpdateRunRequest,
 };
 
-use crate::grpc::{INVALID_ARGUMENT, NOT_FOUND, Peer};
+use crate::grpc::{INVALID_ARGUMENT, NOT_FOUND, Peer, UNAVAILABLE};
 use crate::metrana::{
     Given, World, acknowledged, asks, block, config, declared, initialize, points, stream, update,
 };
@@ -147,6 +147,57 @@ fn twenty_thousand_series_are_declared_at_once() {
         acknowledged(&mut call).await;
         let again = initialize(&mut peer, &asks(2, "job", ResumePolicy::Never)).await.unwrap();
         assert_eq!(again.steps.len(), 20_000);
+    });
+}
+
+#[test]
+fn messages_that_never_end_hold_a_bounded_part_of_the_memory() {
+    const PART: usize = 15 << 20;
+    let world = World::new();
+    block(async {
+        let (mut peer, run) = ready(&world).await;
+        let mut halves = tokio::task::JoinSet::new();
+        for _ in 0..10 {
+            let call = peer.call("UpdateRunStream").await;
+            halves.spawn(async move {
+                let whole = (PART as u32 + 1).to_be_bytes();
+                call.send_raw(&[&[0][..], &whole].concat()).await;
+                let piece = vec![0; 1 << 16];
+                for _ in 0..PART >> 16 {
+                    call.send_raw(&piece).await;
+                }
+                call.rest().await.1
+            });
+        }
+        let end = halves.join_next().await.unwrap().unwrap();
+        assert_eq!(end.code, UNAVAILABLE, "{end:?}");
+        assert!(end.words.contains("busy"), "{end:?}");
+        halves.shutdown().await;
+        let mut call = stream(&mut peer, &run, 1).await;
+        let mut message = update(&run, 1, 1);
+        message.series_declarations = vec![declared("loss", 1)];
+        message.series = vec![points(1, 0, &[1.0])];
+        call.send(&message).await;
+        acknowledged(&mut call).await;
+    });
+}
+
+#[test]
+fn long_words_about_a_run_are_refused_when_it_is_made() {
+    let world = World::new();
+    block(async {
+        let mut peer = world.peer().await;
+        let mut asked = asks(1, &"j".repeat(5_000), ResumePolicy::Never);
+        let end = initialize(&mut peer, &asked).await.err().unwrap();
+        assert_eq!(end.code, INVALID_ARGUMENT, "{end:?}");
+        assert!(end.words.contains("5000 bytes"), "{end:?}");
+        let run = asked.run.as_mut().unwrap();
+        run.orchestration_identifier = Some("job".into());
+        run.experiment = Some("e".repeat(900 << 10));
+        initialize(&mut peer, &asked).await.unwrap();
+        let run = world.the_run().await;
+        assert_eq!(run["refused"], serde_json::json!({"attribute": 1}));
+        assert!(run["attributes"]["experiment"].is_null(), "{run}");
     });
 }
 
