@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks';
 import type { Board } from '../charts/board';
 import { Name } from '../components/name';
+import { OutputPanel } from '../components/output_panel';
 import { now, zone } from '../lib/clock';
 import { copy } from '../lib/download';
 import { isFact } from '../lib/missing';
@@ -154,6 +155,7 @@ export function OverviewTab({ board }: { board: Board }) {
         </table>
       </section>
       <Attributes attributes={detail.attributes} />
+      <OutputPanel attributes={detail.attributes} />
       <CapturePanel capture={board.missing.value?.capture ?? []} />
       <section class="panel">
         <h2>

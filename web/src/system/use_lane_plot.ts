@@ -62,7 +62,10 @@ export function useLanePlot(
       if (!seen.value) return unmount();
       if (!picture || Math.min(...size.value) < SMALLEST) return;
       plot ??= new Plot(box, events);
-      plot.render({ ...modelOf(system, lane, picture, size.value), stale: stale.value });
+      plot.render({
+        ...modelOf(system, lane, picture, size.value),
+        stale: lane.demoted ? null : stale.value,
+      });
       plot.follow(board.cursor[look.laneAxis.peek()].peek());
     });
     const stopMarking = effect(() => {
