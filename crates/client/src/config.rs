@@ -360,7 +360,9 @@ pub const VARIABLES: &[Variable] = &[
 impl Config {
     /// Reads the environment of this process.
     pub fn from_env() -> Self {
-        Self::from_variables(&|name| std::env::var(name).ok())
+        let read = Self::from_variables(&|name| std::env::var(name).ok());
+        // A list of devices that is no text shows none to CUDA: it must not pass for one that is not there.
+        Self { gpu_environment: GpuEnvironment::detect(), ..read }
     }
 
     /// Reads the variables that `lookup` knows.

@@ -293,3 +293,25 @@ fn run_that_ends_at_once_has_its_gpus() {
     close(&run);
     assert_eq!(gpus_of(&peer, "system/gpu/utilization").len(), 2);
 }
+
+/// Says what the next test has set in its environment. As a test of its own it does nothing.
+#[test]
+fn environment_of_a_child() {
+    if std::env::var_os("TG_TEST_ENVIRONMENT").is_some() {
+        println!("it is {:?}", Config::from_env().gpu_environment.cuda_visible_devices);
+    }
+}
+
+#[test]
+fn a_list_of_devices_that_is_no_text_does_not_pass_for_one_that_is_not_there() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "system_gpus::environment_of_a_child", "--nocapture"])
+        .env("TG_TEST_ENVIRONMENT", "1")
+        .env("CUDA_VISIBLE_DEVICES", std::ffi::OsStr::from_bytes(b"\xff0"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("it is Some(\"\u{fffd}0\")"), "{said}");
+}
