@@ -1,6 +1,7 @@
 //! The live view. Drawing is ratatui's; this says what stands where.
 
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Clear, Paragraph, Row, Table, Wrap};
 use ratatui::{DefaultTerminal, Frame};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::cells::{
     BUSY_CAVEAT, GPU_COLUMNS, PROCESS_COLUMNS, gpu_cells, no_gpus, node_lines, process_cells,
@@ -23,6 +25,8 @@ use crate::table::time;
 
 /// Longest wait for a key: a signal that asks to end is seen this late at most.
 const WAIT_MAX: Duration = Duration::from_millis(200);
+/// Largest terminal that is drawn on, cells; what says that it has more has no room in memory.
+const CELLS_MAX: u32 = 1 << 20;
 /// Share of a limit from which it is coloured.
 const NEARLY_FULL: f64 = 0.9;
 
@@ -61,17 +65,47 @@ pub(super) fn run(interval: Duration, sort: Sort) -> Done {
         return Err(Failure::new("cannot draw: this is no terminal")
             .hint("`--once` prints a table, `--json` the same for programs"));
     }
+    if std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
+        return Err(Failure::new("cannot draw: `TERM` is `dumb`, a terminal that has no positions")
+            .hint("`--once` prints a table; in a terminal that can more, set `TERM` to its name"));
+    }
+    check_size().map_err(|error| cannot_draw(&error))?;
     // Before any thread is made: signals then come through the descriptor, between two drawings.
     let signals = Signals::take().map_err(|error| Failure::new(format!("cannot take signals: {error}")))?;
     let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let mut state = State { sort, is_paused: false, shows_help: false, has_colour };
     let mut collector = Collector::new();
     // Sets a hook too that gives the terminal back before a panic is told.
+    end_with_the_terminal().map_err(|error| cannot_draw(&error))?;
     let mut terminal = ratatui::try_init().map_err(|error| cannot_draw(&error))?;
     let outcome = show(&mut terminal, &mut collector, &mut state, (interval, &signals));
     ratatui::try_restore().map_err(|error| cannot_draw(&error))?;
     outcome.map_err(|error| cannot_draw(&error))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Ends this process when its terminal is gone: whoever waits for the keys of one that has hung up finds it
+/// ready for ever, and nothing of it is left to be given back.
+fn end_with_the_terminal() -> io::Result<()> {
+    let keys = io::stdin().as_fd().try_clone_to_owned()?;
+    let watch = move || {
+        // Nothing but the end of it is waited for.
+        while let Err(rustix::io::Errno::INTR) =
+            poll(&mut [PollFd::from_borrowed_fd(keys.as_fd(), PollFlags::empty())], None::<&Timespec>)
+        {
+        }
+        std::process::exit(0);
+    };
+    std::thread::Builder::new().name("truegauge-hangup".into()).spawn(watch).map(drop)
+}
+
+/// Fails on a terminal of a size that nobody sits at.
+fn check_size() -> io::Result<()> {
+    let (columns, rows) = ratatui::crossterm::terminal::size()?;
+    if u32::from(columns) * u32::from(rows) > CELLS_MAX {
+        return Err(io::Error::other(format!("it says that it has {columns} columns and {rows} rows")));
+    }
+    Ok(())
 }
 
 fn cannot_draw(error: &io::Error) -> Failure {
@@ -106,6 +140,7 @@ fn show(
             is_changed = true;
         }
         if is_changed {
+            check_size()?;
             terminal.draw(|frame| draw(frame, &snapshot, state))?;
         }
     }

@@ -3,11 +3,14 @@
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
@@ -16,11 +19,13 @@ use crate::process::DEADLINE;
 
 /// The terminal and the program on it.
 pub(crate) struct Terminal {
-    master: File,
+    master: Option<File>,
     /// Kept open, so that what was set on the terminal is there to look at when the program has ended.
-    slave: File,
+    slave: Option<File>,
     child: Child,
     pieces: Receiver<Vec<u8>>,
+    /// Ends the reading, and the pipe that tells it to.
+    reading: Option<(JoinHandle<()>, OwnedFd)>,
     seen: Vec<u8>,
     /// How much of it was waited for already.
     read: usize,
@@ -47,30 +52,35 @@ impl Terminal {
         };
         let slave = open();
         let mut on_terminal = Command::new("setsid");
+        on_terminal.env("TERM", "xterm-256color");
         for (variable, value) in command.get_envs() {
             match value {
                 Some(value) => on_terminal.env(variable, value),
                 None => on_terminal.env_remove(variable),
             };
         }
-        on_terminal
-            .env("TERM", "xterm-256color")
-            .arg("--ctty")
-            .arg(command.get_program())
-            .args(command.get_args());
+        on_terminal.arg("--ctty").arg(command.get_program()).args(command.get_args());
         let child = on_terminal.stdin(open()).stdout(open()).stderr(open()).spawn().unwrap();
         let master = File::from(master);
-        let mut reader = master.try_clone().unwrap();
+        let reader = master.try_clone().unwrap();
         let (send, pieces) = channel();
-        std::thread::spawn(move || {
+        let (stop, stopper) = rustix::pipe::pipe().unwrap();
+        let reading = std::thread::spawn(move || {
             let mut piece = [0; 4096];
-            while let Ok(length) = reader.read(&mut piece) {
+            let stops = || {
+                let watched = [reader.as_fd(), stop.as_fd()];
+                let mut watched = watched.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+                poll(&mut watched, None::<&Timespec>).is_err() || !watched[1].revents().is_empty()
+            };
+            while !stops() {
+                let Ok(length) = (&reader).read(&mut piece) else { return };
                 if length == 0 || send.send(piece[..length].to_vec()).is_err() {
                     return;
                 }
             }
         });
-        Self { master, slave, child, pieces, seen: Vec::new(), read: 0 }
+        let reading = Some((reading, stopper));
+        Self { master: Some(master), slave: Some(slave), child, pieces, reading, seen: Vec::new(), read: 0 }
     }
 
     /// The program's process.
@@ -80,13 +90,13 @@ impl Terminal {
 
     /// Presses keys.
     pub(crate) fn write(&mut self, keys: &[u8]) {
-        self.master.write_all(keys).unwrap();
+        self.master.as_mut().unwrap().write_all(keys).unwrap();
     }
 
     /// Makes the terminal another size, which the kernel tells the program.
     pub(crate) fn resize(&self, columns: u16, rows: u16) {
-        tcsetwinsize(&self.master, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 })
-            .unwrap();
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(self.master.as_ref().unwrap(), size).unwrap();
     }
 
     /// Waits until `text` has come since what was waited for last. A program that draws writes only what
@@ -116,7 +126,15 @@ impl Terminal {
 
     /// How the terminal is set.
     pub(crate) fn settings(&self) -> Termios {
-        tcgetattr(&self.slave).unwrap()
+        tcgetattr(self.slave.as_ref().unwrap()).unwrap()
+    }
+
+    /// Takes the terminal away, as when its window is closed.
+    pub(crate) fn hang_up(&mut self) {
+        let (reading, stopper) = self.reading.take().unwrap();
+        drop(stopper);
+        reading.join().unwrap();
+        (self.slave, self.master) = (None, None);
     }
 
     /// Waits for the program's end; its exit code.

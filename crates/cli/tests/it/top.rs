@@ -208,6 +208,31 @@ fn a_signal_ends_it_and_gives_the_terminal_back() {
 }
 
 #[test]
+fn it_ends_with_its_terminal() {
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = Terminal::start(&top(home.path(), &[]), 40, 10);
+    terminal.wait_for("truegauge");
+    terminal.hang_up();
+    assert_eq!(terminal.end(), 0);
+}
+
+#[test]
+fn a_terminal_that_cannot_be_drawn_on_is_told_so() {
+    let home = tempfile::tempdir().unwrap();
+    let mut dumb = Terminal::start(top(home.path(), &[]).env("TERM", "dumb"), 80, 24);
+    dumb.wait_for("`TERM` is `dumb`");
+    assert_eq!(dumb.end(), 2);
+    let mut endless = Terminal::start(&top(home.path(), &[]), u16::MAX, u16::MAX);
+    endless.wait_for("65535 columns");
+    assert_eq!(endless.end(), 2);
+    let mut grows = Terminal::start(&top(home.path(), &[]), 80, 24);
+    grows.wait_for("truegauge");
+    grows.resize(u16::MAX, u16::MAX);
+    grows.wait_for("65535 columns");
+    assert_eq!(grows.end(), 2);
+}
+
+#[test]
 fn without_a_terminal_it_says_what_to_do_instead() {
     let home = tempfile::tempdir().unwrap();
     let output = top(home.path(), &[]).output().unwrap();
