@@ -1,8 +1,8 @@
 //! Bytes to model and back. Layer 1; knows no sockets and no files.
 //!
 //! The push protocol (`docs/format/push.md`), scraped pages in Prometheus' text format and OpenMetrics,
-//! remote write, the `metrana` client's messages, and reports of autocapture. Every reader borrows from its input, has bounds with names and allocates nothing
-//! by a length that the input claims. OTLP joins them here.
+//! remote write, OTLP, the `metrana` client's messages, and reports of autocapture. Every reader borrows
+//! from its input, has bounds with names and allocates nothing by a length that the input claims.
 
 pub mod capture;
 pub mod exposition;

@@ -5,6 +5,7 @@
 mod capture;
 mod exposition;
 mod openmetrics;
+mod otlp;
 mod page;
 mod prometheus;
 mod remote_write;

@@ -1,0 +1,522 @@
+//! The message `ExportMetricsServiceRequest`, point by point.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasher, RandomState};
+
+use super::buckets::{self, Exponential, Histogram, SENT_BUCKETS_MAX, Side};
+use super::names::{self, Instrument};
+use super::proto::{Field, Fields};
+use super::resource::Resource;
+use super::value::Attributes;
+use super::{
+    AHEAD_NS_MAX, BODY_BYTES_MAX, EXEMPLARS_MAX, NAME_BYTES_MAX, OtlpError, Outcome, POINTS_MAX, Refusal,
+    Scope,
+};
+
+/// Whether a sum or histogram tells all since its start, or what was added since the point before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Temporality {
+    /// Since the point before.
+    Delta,
+    /// Since the start.
+    Cumulative,
+}
+
+/// What a point is of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Metric<'a> {
+    /// The name as sent, mostly with dots.
+    pub name: &'a str,
+    /// The unit as sent.
+    pub unit: &'a str,
+    /// Its description.
+    pub help: &'a str,
+    /// What its data are.
+    pub instrument: Instrument,
+    /// How sums and histograms are told; gauges and summaries are as good as cumulative.
+    pub temporality: Temporality,
+    /// Its canonical name in Prometheus, see [`names::canonical`].
+    pub canonical: String,
+}
+
+/// What a point says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PointValue {
+    /// A number; NaN and infinities are values.
+    Number(f64),
+    /// A histogram.
+    Histogram(Histogram),
+    /// Count, sum, and pairs of quantile and value.
+    Summary {
+        /// How many observations.
+        count: u64,
+        /// Their sum.
+        sum: f64,
+        /// Quantiles, 0 to 1, and their values.
+        quantiles: Vec<(f64, f64)>,
+    },
+    /// "No recorded value": the series ended here.
+    Ended,
+}
+
+/// A record that a point is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exemplar<'a> {
+    /// When it was recorded, nanoseconds since the epoch.
+    pub time_ns: i64,
+    /// Its value.
+    pub value: f64,
+    /// The trace it was recorded in.
+    pub trace: Option<[u8; 16]>,
+    /// The span it was recorded in.
+    pub span: Option<[u8; 8]>,
+    /// Attributes that the metric does not have.
+    pub attributes: Attributes<'a>,
+}
+
+/// One data point.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point<'a, 'r> {
+    /// Who sent it.
+    pub resource: &'r Resource<'a>,
+    /// By which instrumentation.
+    pub scope: Scope<'a>,
+    /// Of what.
+    pub metric: &'r Metric<'a>,
+    /// Its own attributes.
+    pub attributes: Attributes<'a>,
+    /// Their bytes: with the same resource and metric, equal bytes are the same series.
+    pub attribute_bytes: &'a [u8],
+    /// When the sum or histogram began, nanoseconds since the epoch; 0 where that is not known.
+    pub start_ns: i64,
+    /// When it was so, nanoseconds since the epoch.
+    pub time_ns: i64,
+    /// What it says.
+    pub value: PointValue,
+    /// Records it is made of, at most [`EXEMPLARS_MAX`].
+    pub exemplars: Vec<Exemplar<'a>>,
+}
+
+/// Takes a point or says why not.
+pub type PointSink<'s> = &'s mut dyn FnMut(&Point<'_, '_>) -> Result<(), Refusal>;
+
+/// Reads a body and hands its points to `sink` in order; `now_ns` is the time of arrival.
+///
+/// On an error nothing of the body counts: what was handed out before is to be dropped. A point that is
+/// refused costs no other point.
+pub fn read(body: &[u8], now_ns: i64, sink: PointSink<'_>) -> Result<Outcome, OtlpError> {
+    if body.len() > BODY_BYTES_MAX {
+        return Err(OtlpError::TooMuch { what: "bytes unpacked", limit: BODY_BYTES_MAX });
+    }
+    let mut reader = Reader {
+        outcome: Outcome::default(),
+        seen: HashMap::new(),
+        hasher: RandomState::new(),
+        points: 0,
+        latest_ns: now_ns.saturating_add(AHEAD_NS_MAX),
+        sink,
+    };
+    super::each_element(body, &mut |resource, scope, message| reader.metric(resource, scope, message))?;
+    Ok(reader.outcome)
+}
+
+/// One series at one time, within a request.
+#[derive(PartialEq, Eq, Hash)]
+struct Place<'a> {
+    metric: u64,
+    attributes: &'a [u8],
+    time_ns: i64,
+}
+
+struct Reader<'a, 's> {
+    outcome: Outcome,
+    /// The bytes of every point so far, by its place.
+    seen: HashMap<Place<'a>, &'a [u8]>,
+    hasher: RandomState,
+    points: usize,
+    latest_ns: i64,
+    sink: PointSink<'s>,
+}
+
+/// What the points of one metric share.
+#[derive(Clone, Copy)]
+struct Shared<'a, 'r> {
+    resource: &'r Resource<'a>,
+    scope: Scope<'a>,
+    metric: &'r Metric<'a>,
+    /// A hash of the three.
+    hash: u64,
+    kind: DataKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DataKind {
+    Number,
+    Histogram,
+    Exponential,
+    Summary,
+}
+
+impl<'a> Reader<'a, '_> {
+    fn metric(
+        &mut self,
+        resource: &Resource<'a>,
+        scope: Scope<'a>,
+        message: &'a [u8],
+    ) -> Result<(), OtlpError> {
+        let (mut name, mut help, mut unit, mut data) = ("", "", "", None);
+        let mut fields = Fields(message);
+        while let Some((number, field)) = fields.next()? {
+            match number {
+                1 => name = field.text()?,
+                2 => help = field.text()?,
+                3 => unit = field.text()?,
+                5 | 7 | 9 | 10 | 11 => data = Some((number, field.bytes()?)),
+                _ => {}
+            }
+        }
+        // A metric without data has no points that could be refused.
+        let Some((number, data)) = data else { return Ok(()) };
+        let kind = match number {
+            5 | 7 => DataKind::Number,
+            9 => DataKind::Histogram,
+            10 => DataKind::Exponential,
+            _ => DataKind::Summary,
+        };
+        let head = Head::read(data, kind)?;
+        let metric = match head.metric(number, name, unit) {
+            Ok(metric) => Metric { help, ..metric },
+            Err(refusal) => {
+                self.outcome.refuse(name, head.points, refusal);
+                return Ok(());
+            }
+        };
+        let identity = (resource.bytes, scope, name, unit, number, metric.temporality, head.monotonic);
+        let hash = self.hasher.hash_one(identity);
+        self.data(data, Shared { resource, scope, metric: &metric, hash, kind })
+    }
+
+    fn data(&mut self, data: &'a [u8], shared: Shared<'a, '_>) -> Result<(), OtlpError> {
+        let mut fields = Fields(data);
+        while let Some((number, field)) = fields.next()? {
+            if number != 1 {
+                continue;
+            }
+            self.points += 1;
+            if self.points > POINTS_MAX {
+                return Err(OtlpError::TooMuch { what: "points", limit: POINTS_MAX });
+            }
+            let message = field.bytes()?;
+            let taken = match Raw::read(message, shared.kind)?.point(shared, self.latest_ns) {
+                Ok(point) => self.place(message, shared.hash, &point),
+                Err(refusal) => Err(refusal),
+            };
+            match taken {
+                Ok(()) => self.outcome.accepted += 1,
+                Err(refusal) => self.outcome.refuse(shared.metric.name, 1, refusal),
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands a point on unless the request had it before.
+    fn place(&mut self, message: &'a [u8], metric: u64, point: &Point<'a, '_>) -> Result<(), Refusal> {
+        let place = Place { metric, attributes: point.attribute_bytes, time_ns: point.time_ns };
+        match self.seen.entry(place) {
+            Entry::Occupied(known) if *known.get() == message => Ok(()),
+            Entry::Occupied(_) => Err(Refusal::new(
+                "duplicate",
+                "the request has two values of one series at one time: the first is kept",
+            )),
+            Entry::Vacant(place) => {
+                place.insert(message);
+                (self.sink)(point)
+            }
+        }
+    }
+}
+
+/// What a metric's data say beside points.
+struct Head {
+    points: u64,
+    temporality: u64,
+    monotonic: bool,
+}
+
+impl Head {
+    fn read(data: &[u8], kind: DataKind) -> Result<Self, OtlpError> {
+        let mut head = Self { points: 0, temporality: 0, monotonic: false };
+        let mut fields = Fields(data);
+        while let Some((number, field)) = fields.next()? {
+            match number {
+                1 => head.points += 1,
+                2 if kind != DataKind::Summary => head.temporality = field.int()?,
+                3 if kind == DataKind::Number => head.monotonic = field.int()? != 0,
+                _ => {}
+            }
+        }
+        Ok(head)
+    }
+
+    fn metric<'a>(&self, number: u64, name: &'a str, unit: &'a str) -> Result<Metric<'a>, Refusal> {
+        let instrument = match (number, self.monotonic) {
+            (5, _) => Instrument::Gauge,
+            (7, true) => Instrument::Counter,
+            (7, false) => Instrument::UpDownCounter,
+            (11, _) => Instrument::Summary,
+            _ => Instrument::Histogram,
+        };
+        if name.is_empty() {
+            return Err(Refusal::new("metric_name", "the metric has no name"));
+        }
+        let canonical = names::canonical(name, unit, instrument)
+            .ok_or(Refusal::new("metric_name", "nothing of the name can stand in a metric's name"))?;
+        if canonical.len().max(name.len()) > NAME_BYTES_MAX {
+            let found = canonical.len().max(name.len());
+            let text = format!("the name has {found} bytes, at most {NAME_BYTES_MAX} are kept");
+            return Err(Refusal::told("metric_name", text));
+        }
+        let temporality = match (instrument, self.temporality) {
+            (Instrument::Gauge | Instrument::Summary, _) | (_, 2) => Temporality::Cumulative,
+            (_, 1) => Temporality::Delta,
+            (_, other) => {
+                let text = format!(
+                    "its aggregation temporality is {other}: sums and histograms are delta (1) or cumulative (2)"
+                );
+                return Err(Refusal::told("temporality", text));
+            }
+        };
+        Ok(Metric { name, unit, help: "", instrument, temporality, canonical })
+    }
+}
+
+/// A data point of any kind as it stands in the body.
+#[derive(Default)]
+struct Raw<'a> {
+    attributes: Attributes<'a>,
+    attribute_bytes: &'a [u8],
+    start_ns: u64,
+    time_ns: u64,
+    flags: u64,
+    number: Option<f64>,
+    count: u64,
+    sum: Option<f64>,
+    min: Option<f64>,
+    max: Option<f64>,
+    bounds: Vec<f64>,
+    counts: Vec<u64>,
+    exponential: Exponential,
+    quantiles: Vec<(f64, f64)>,
+    exemplars: Vec<Exemplar<'a>>,
+}
+
+/// Set when a series has no value any more.
+const NO_RECORDED_VALUE: u64 = 1;
+
+impl<'a> Raw<'a> {
+    fn read(message: &'a [u8], kind: DataKind) -> Result<Self, OtlpError> {
+        let mut raw = Self::default();
+        let mut fields = Fields(message);
+        // Where the attributes lie, so that their bytes can be compared.
+        let (mut first, mut last) = (None, 0);
+        loop {
+            let before = message.len() - fields.0.len();
+            let Some((number, field)) = fields.next()? else { break };
+            let is_attribute = match (kind, number) {
+                (DataKind::Exponential, 1) => true,
+                (_, 2) => set(&mut raw.start_ns, field.fixed()?),
+                (_, 3) => set(&mut raw.time_ns, field.fixed()?),
+                (DataKind::Number, _) => raw.number(number, field)?,
+                (DataKind::Histogram, _) => raw.histogram(number, field)?,
+                (DataKind::Exponential, _) => raw.exponential(number, field)?,
+                (DataKind::Summary, _) => raw.summary(number, field)?,
+            };
+            if is_attribute {
+                raw.attributes.push(field.bytes()?)?;
+                first = first.or(Some(before));
+                last = message.len() - fields.0.len();
+            }
+        }
+        raw.attribute_bytes = first.map_or(&[], |first| &message[first..last]);
+        Ok(raw)
+    }
+
+    /// Takes a field of `NumberDataPoint`; says whether it is an attribute.
+    fn number(&mut self, number: u64, field: Field<'a>) -> Result<bool, OtlpError> {
+        match number {
+            4 => self.number = Some(field.double()?),
+            5 => self.exemplar(field)?,
+            6 => self.number = Some(field.fixed()?.cast_signed() as f64),
+            7 => return Ok(true),
+            8 => self.flags = field.int()?,
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// Takes a field of `HistogramDataPoint`.
+    fn histogram(&mut self, number: u64, field: Field<'a>) -> Result<bool, OtlpError> {
+        match number {
+            4 => self.count = field.fixed()?,
+            5 => self.sum = Some(field.double()?),
+            6 => field.each_fixed(|count| self.counts.push(count))?,
+            7 => field.each_fixed(|bits| self.bounds.push(f64::from_bits(bits)))?,
+            8 => self.exemplar(field)?,
+            9 => return Ok(true),
+            10 => self.flags = field.int()?,
+            11 => self.min = Some(field.double()?),
+            12 => self.max = Some(field.double()?),
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// Takes a field of `ExponentialHistogramDataPoint`.
+    fn exponential(&mut self, number: u64, field: Field<'a>) -> Result<bool, OtlpError> {
+        match number {
+            4 => self.count = field.fixed()?,
+            5 => self.sum = Some(field.double()?),
+            6 => self.exponential.scale = field.zigzag()?,
+            7 => self.exponential.zero_count = field.fixed()?,
+            8 => self.exponential.positive = side(field.bytes()?)?,
+            9 => self.exponential.negative = side(field.bytes()?)?,
+            10 => self.flags = field.int()?,
+            11 => self.exemplar(field)?,
+            12 => self.min = Some(field.double()?),
+            13 => self.max = Some(field.double()?),
+            14 => self.exponential.zero_threshold = field.double()?,
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// Takes a field of `SummaryDataPoint`.
+    fn summary(&mut self, number: u64, field: Field<'a>) -> Result<bool, OtlpError> {
+        match number {
+            4 => self.count = field.fixed()?,
+            5 => self.sum = Some(field.double()?),
+            6 => {
+                let (mut pair, mut fields) = ((0.0, 0.0), Fields(field.bytes()?));
+                while let Some((number, field)) = fields.next()? {
+                    match number {
+                        1 => pair.0 = field.double()?,
+                        2 => pair.1 = field.double()?,
+                        _ => {}
+                    }
+                }
+                if self.quantiles.len() <= buckets::BOUNDS_MAX {
+                    self.quantiles.push(pair);
+                }
+            }
+            7 => return Ok(true),
+            8 => self.flags = field.int()?,
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    fn exemplar(&mut self, field: Field<'a>) -> Result<(), OtlpError> {
+        let exemplar = read_exemplar(field.bytes()?)?;
+        if self.exemplars.len() < EXEMPLARS_MAX {
+            self.exemplars.push(exemplar);
+        }
+        Ok(())
+    }
+
+    /// The point, checked.
+    fn point<'r>(mut self, shared: Shared<'a, 'r>, latest_ns: i64) -> Result<Point<'a, 'r>, Refusal> {
+        let ended = self.flags & NO_RECORDED_VALUE != 0;
+        let (start_ns, time_ns) = self.times(latest_ns)?;
+        let value = if ended { PointValue::Ended } else { self.value(shared.kind)? };
+        Ok(Point {
+            resource: shared.resource,
+            scope: shared.scope,
+            metric: shared.metric,
+            attributes: self.attributes,
+            attribute_bytes: self.attribute_bytes,
+            start_ns,
+            time_ns,
+            value,
+            exemplars: self.exemplars,
+        })
+    }
+
+    fn times(&self, latest_ns: i64) -> Result<(i64, i64), Refusal> {
+        if self.time_ns == 0 {
+            return Err(Refusal::new("time", "the point has no time"));
+        }
+        let time_ns = i64::try_from(self.time_ns).unwrap_or(i64::MAX);
+        if time_ns > latest_ns {
+            return Err(Refusal::new(
+                "time_ahead",
+                "its time is ahead of this server's by more than 2 h: set the sender's clock",
+            ));
+        }
+        Ok((i64::try_from(self.start_ns).unwrap_or(i64::MAX), time_ns))
+    }
+
+    fn value(&mut self, kind: DataKind) -> Result<PointValue, Refusal> {
+        let (count, sum, min, max) = (self.count, self.sum, self.min, self.max);
+        Ok(match kind {
+            DataKind::Number => {
+                PointValue::Number(self.number.ok_or(Refusal::new("no_value", "the point has no value"))?)
+            }
+            DataKind::Histogram => {
+                let buckets = buckets::explicit(&self.bounds, &self.counts, count)?;
+                PointValue::Histogram(Histogram { count, sum, min, max, buckets, ladder: false })
+            }
+            DataKind::Exponential => {
+                let buckets = self.exponential.on_ladder(count)?;
+                PointValue::Histogram(Histogram { count, sum, min, max, buckets, ladder: true })
+            }
+            DataKind::Summary => {
+                let quantiles = std::mem::take(&mut self.quantiles);
+                if quantiles.len() > buckets::BOUNDS_MAX || quantiles.iter().any(|(q, _)| q.is_nan()) {
+                    return Err(Refusal::new("quantiles", "its quantiles are too many, or one is no number"));
+                }
+                PointValue::Summary { count, sum: sum.unwrap_or(0.0), quantiles }
+            }
+        })
+    }
+}
+
+/// Sets a field that is no attribute.
+fn set<T>(place: &mut T, value: T) -> bool {
+    *place = value;
+    false
+}
+
+fn side(message: &[u8]) -> Result<Side, OtlpError> {
+    let (mut side, mut fields) = (Side::default(), Fields(message));
+    while let Some((number, field)) = fields.next()? {
+        match number {
+            1 => side.offset = field.zigzag()?,
+            2 => field.each_varint(|count| {
+                if side.counts.len() <= SENT_BUCKETS_MAX {
+                    side.counts.push(count);
+                }
+            })?,
+            _ => {}
+        }
+    }
+    Ok(side)
+}
+
+fn read_exemplar(message: &[u8]) -> Result<Exemplar<'_>, OtlpError> {
+    let mut exemplar =
+        Exemplar { time_ns: 0, value: 0.0, trace: None, span: None, attributes: Attributes::default() };
+    let mut fields = Fields(message);
+    while let Some((number, field)) = fields.next()? {
+        match number {
+            2 => exemplar.time_ns = i64::try_from(field.fixed()?).unwrap_or(i64::MAX),
+            3 => exemplar.value = field.double()?,
+            4 => exemplar.span = super::id(field.bytes()?),
+            5 => exemplar.trace = super::id(field.bytes()?),
+            6 => exemplar.value = field.fixed()?.cast_signed() as f64,
+            7 => exemplar.attributes.push(field.bytes()?)?,
+            _ => {}
+        }
+    }
+    Ok(exemplar)
+}
