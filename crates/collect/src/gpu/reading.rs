@@ -241,7 +241,8 @@ pub(super) const READINGS: &[Reading] = &[
     reading("nvmlDeviceGetUtilizationRates", &[&GPU_UTILIZATION], utilization),
     reading("nvmlDeviceGetMemoryInfo", MEMORY, memory),
     reading("nvmlDeviceGetTemperature", &[&GPU_TEMPERATURE], temperature),
-    reading("nvmlDeviceGetPowerUsage", &[&GPU_POWER], power),
+    // The share of the limit takes both calls, so it is lacking where either is.
+    reading("nvmlDeviceGetPowerUsage", &[&GPU_POWER, &GPU_POWER_LIMIT_RATIO], power),
     reading(CLOCK, &[&GPU_SM_CLOCK], sm_clock),
     reading("nvmlDeviceGetMaxClockInfo", &[&GPU_SM_CLOCK_MAX], sm_clock_max),
     reading(CLOCK, &[&GPU_GRAPHICS_CLOCK], graphics_clock),

@@ -302,3 +302,15 @@ fn an_old_driver_without_the_newer_functions_gives_the_rest() {
     assert_eq!(sampler.take_failures(), []);
     assert!(sampler.processes(0).unwrap_err().contains("function not found"));
 }
+
+#[test]
+fn a_card_that_does_not_tell_its_power_lacks_the_share_of_its_limit_too() {
+    for (known, also) in [("limit_mw = 700000", "power_watts"), ("power_mw = 350000", "power_limit_watts")] {
+        let machine = GpuMachine::new(&gpus(&[&format!("[gpu.values]\n{known}\n")]));
+        let mut sampler = machine.open();
+        let tick = gpu_tick(&mut sampler, &[0]);
+        for name in [also, "power_limit_ratio"].map(|name| format!("system/gpu/{name}")) {
+            assert!(value(&tick, &name).is_none() && lacks(&sampler, &name), "{known}: {name}");
+        }
+    }
+}
