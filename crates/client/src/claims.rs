@@ -22,7 +22,7 @@ use model::{Arbitration, CaptureOwner, RunPath};
 
 use self::{folder::Folder, lock::Lock};
 
-pub use present::{Present, present};
+pub use present::{Present, present, present_in};
 
 /// Name of the node's lock.
 const NODE: &str = "node.lock";

@@ -1,12 +1,17 @@
 //! Which processes of which runs report something on this machine, as their locks tell.
 
+use std::fs::DirEntry;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
-/// Most folders and files that are looked into: a place open to everybody may hold anything.
+/// Start of the name of a user's folder; the user's number is the rest.
+const USER_FOLDER: &str = "truegauge-claims-";
+/// Most entries of a place that are looked at, and most of all that one user has there: a place open to
+/// everybody may hold anything.
 const LOOKED_AT_MAX: usize = 4096;
 
 /// A process that reports something for a run.
@@ -25,34 +30,54 @@ pub struct Present {
 /// Not for a process that holds claims itself: the kernel lets go of them when it closes any descriptor
 /// of their files.
 pub fn present() -> Vec<Present> {
+    present_in(&[Path::new("/dev/shm"), &std::env::temp_dir()])
+}
+
+/// [`present`], as these places tell. For tests.
+#[doc(hidden)]
+pub fn present_in(places: &[&Path]) -> Vec<Present> {
     let boot: String = collect::boot_id().chars().filter(char::is_ascii_hexdigit).take(8).collect();
     let mut found = Vec::new();
-    for place in [Path::new("/dev/shm"), &std::env::temp_dir()] {
-        let is_ours = |name: &str| name.starts_with("truegauge-claims-");
-        for (_, user) in folders(place).filter(|(name, _)| is_ours(name)) {
-            for (key, run) in folders(&user) {
-                look(&run, &key, &boot, &mut found);
+    for place in places {
+        let mut left = LOOKED_AT_MAX;
+        for user in entries(place, &mut left).iter().filter(|user| is_users_own(user)) {
+            let mut left = LOOKED_AT_MAX;
+            for run in entries(&user.path(), &mut left) {
+                look(&run, &boot, (&mut left, &mut found));
             }
         }
     }
     found
 }
 
-/// The entries of a folder: name and path.
-fn folders(folder: &Path) -> impl Iterator<Item = (String, std::path::PathBuf)> + use<> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(LOOKED_AT_MAX);
-    entries.filter_map(|entry| Some((entry.file_name().to_str()?.to_owned(), entry.path())))
+/// The entries of a folder, as many as are left to be looked at.
+fn entries(folder: &Path, left: &mut usize) -> Vec<DirEntry> {
+    let entries: Vec<DirEntry> =
+        std::fs::read_dir(folder).into_iter().flatten().flatten().take(*left).collect();
+    *left -= entries.len();
+    entries
 }
 
-/// Reads the locks of one run's folder.
-fn look(folder: &Path, key: &str, boot: &str, found: &mut Vec<Present>) {
+/// Whether it is the folder that its name says, of the user that its name says: so nobody has many.
+fn is_users_own(entry: &DirEntry) -> bool {
+    let name = entry.file_name();
+    let user = name.to_str().and_then(|name| name.strip_prefix(USER_FOLDER)?.parse::<u32>().ok());
+    entry.metadata().is_ok_and(|found| found.is_dir() && Some(found.uid()) == user)
+}
+
+/// Reads the locks of one run's folder; of a link in its place nothing.
+fn look(folder: &DirEntry, boot: &str, (left, found): (&mut usize, &mut Vec<Present>)) {
+    let name = folder.file_name();
+    let Some(key) = name.to_str().filter(|_| folder.file_type().is_ok_and(|kind| kind.is_dir())) else {
+        return;
+    };
     let mut parts = key.rsplitn(3, '-');
     let (Some(theirs), Some(run_id), Some(run)) = (parts.next(), parts.next(), parts.next()) else { return };
     if theirs != boot || model::RunId::parse(run_id).is_none() {
         return;
     }
     let is_lock = |path: &Path| path.extension().is_some_and(|extension| extension == "lock");
-    for (_, path) in folders(folder).filter(|(_, path)| is_lock(path)) {
+    for path in entries(&folder.path(), left).iter().map(DirEntry::path).filter(|path| is_lock(path)) {
         let pid = holder(&path);
         if let Some(pid) = pid.filter(|pid| found.iter().all(|known| known.pid != *pid)) {
             found.push(Present { pid, run: run.to_owned(), run_id: run_id.to_owned() });

@@ -533,3 +533,28 @@ fn place_without_room_for_a_file_is_passed_over_and_one_without_room_for_a_line_
         assert!(mode.starts_with("tmp "), "{mode}");
     }
 }
+
+#[test]
+fn who_is_present_is_told_by_folders_of_their_own_users_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let present = || -> Vec<String> {
+        client::claims::present_in(&[dir.path()]).into_iter().map(|present| present.run).collect()
+    };
+    let mut owner = Helper::start(&[dir.path()], "shown", 0);
+    assert_eq!(owner.ask("device GPU-0"), "held");
+    assert_eq!(present(), ["shown"]);
+    // A link to a run's folder is not followed, however many there are of them.
+    let run = key_folder(dir.path());
+    let key = name(&run);
+    for at in 0..100 {
+        symlink(&run, run.with_file_name(format!("linked{at}{key}"))).unwrap();
+    }
+    assert_eq!(present(), ["shown"]);
+    let user = run.parent().unwrap();
+    for other in ["truegauge-claims-4242424", "truegauge-claims-x"] {
+        fs::rename(user, dir.path().join(other)).unwrap();
+        assert_eq!(present(), Vec::<String>::new(), "{other}");
+        fs::rename(dir.path().join(other), user).unwrap();
+    }
+    assert_eq!(present(), ["shown"]);
+}
