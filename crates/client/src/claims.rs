@@ -16,7 +16,7 @@ mod present;
 mod record;
 mod tidy;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use model::{Arbitration, CaptureOwner, RunPath};
 
@@ -66,9 +66,9 @@ pub struct Claims {
 impl Claims {
     /// Finds the folder that the run's processes share. Without one, nobody can be asked: then every
     /// device is granted, and the node to the local rank 0 or to a process that knows none.
-    pub fn open(path: &RunPath, me: &Me) -> Self {
+    pub fn open(path: &RunPath, me: &Me, temporary: &Path) -> Self {
         let places =
-            [(Arbitration::Shm, PathBuf::from("/dev/shm")), (Arbitration::Tmp, std::env::temp_dir())];
+            [(Arbitration::Shm, PathBuf::from("/dev/shm")), (Arbitration::Tmp, temporary.to_owned())];
         Self::open_in(&places, path, me)
     }
 

@@ -23,6 +23,8 @@ pub const SPOOL_BYTES_MAX: u64 = 8 << 30;
 pub const SYSTEM_METRICS_INTERVAL: Duration = Duration::from_secs(30);
 /// How long the node's reporter waits for slower ranks to claim their GPUs.
 pub const CAPTURE_GRACE: Duration = Duration::from_secs(45);
+/// Where temporary files are when no variable says.
+const TEMPORARY_FOLDER: &str = "/tmp";
 /// Shortest and longest time between two samples, seconds.
 const INTERVAL_SECONDS: (f64, f64) = (1.0, 86_400.0);
 
@@ -64,6 +66,9 @@ pub struct Config {
     /// How long the node's reporter waits for slower ranks before it takes the GPUs that nobody
     /// reports. Shorter than [`CAPTURE_GRACE`] in tests only.
     pub capture_grace: Duration,
+    /// Folder for temporary files, where locks are if there is no `/dev/shm`. It is found out with the other
+    /// settings: a thread of ours must not read variables that the program may be changing.
+    pub temporary_folder: PathBuf,
     /// The GPU driver's library; `None` looks where it usually is.
     pub gpu_library: Option<PathBuf>,
     /// What the environment says of GPUs.
@@ -129,6 +134,7 @@ impl Default for Config {
             samples_process: true,
             wrapper: String::new(),
             capture_grace: CAPTURE_GRACE,
+            temporary_folder: PathBuf::from(TEMPORARY_FOLDER),
             gpu_library: None,
             gpu_environment: GpuEnvironment::default(),
             tags: Vec::new(),
@@ -370,6 +376,7 @@ impl Config {
         let mut config = Self {
             launch: Launch::from_variables(lookup),
             gpu_environment: GpuEnvironment::from_variables(lookup),
+            temporary_folder: temporary_folder(lookup),
             ..Self::default()
         };
         let value_of = |name: &str| lookup(name).map(|v| v.trim().to_owned()).filter(|v| !v.is_empty());
@@ -407,6 +414,12 @@ pub fn sampling_interval(seconds: f64) -> Result<Duration, &'static str> {
         return Err("a finite number of seconds");
     }
     Ok(Duration::from_secs_f64(seconds.clamp(INTERVAL_SECONDS.0, INTERVAL_SECONDS.1)))
+}
+
+/// `TMPDIR`, from wherever the process goes later.
+fn temporary_folder(lookup: Lookup<'_>) -> PathBuf {
+    let set = lookup("TMPDIR").filter(|set| !set.trim().is_empty());
+    set.and_then(|set| std::path::absolute(set).ok()).unwrap_or_else(|| TEMPORARY_FOLDER.into())
 }
 
 /// Folder of the spools: `TRUEGAUGE_SPOOL_DIR`, `METRANA_DISK_SPOOL_DIR`, else `truegauge/spool` in
@@ -475,6 +488,19 @@ mod tests {
             config(&[("METRANA_API_KEY", "theirs"), ("TRUEGAUGE_TOKEN", " ")]).token.as_deref(),
             Some("theirs")
         );
+    }
+
+    #[test]
+    fn folder_for_temporary_files_is_always_one_that_can_be_found_again() {
+        let here = std::env::current_dir().unwrap();
+        for (variables, wanted) in [
+            (&[][..], PathBuf::from("/tmp")),
+            (&[("TMPDIR", "")], "/tmp".into()),
+            (&[("TMPDIR", "/var/tmp")], "/var/tmp".into()),
+            (&[("TMPDIR", "scratch")], here.join("scratch")),
+        ] {
+            assert_eq!(config(variables).temporary_folder, wanted, "{variables:?}");
+        }
     }
 
     #[test]

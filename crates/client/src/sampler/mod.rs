@@ -107,7 +107,7 @@ fn claims(config: &Config, path: &model::RunPath, host: &str) -> Claims {
         local_rank: config.launch.local_rank,
         job_token: config.launch.job_token.clone(),
     };
-    Claims::open(path, &me)
+    Claims::open(path, &me, &config.temporary_folder)
 }
 
 fn run_until_stopped(shared: &Shared, signal: &Arc<Signal>, is_child: bool) -> Option<Driver> {
