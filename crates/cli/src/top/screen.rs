@@ -86,6 +86,7 @@ pub(super) fn run(interval: Duration, sort: Sort) -> Done {
 
 /// Ends this process when its terminal is gone: whoever waits for the keys of one that has hung up finds it
 /// ready for ever, and nothing of it is left to be given back.
+#[expect(clippy::exit, reason = "the thread that draws may be caught in that wait")]
 fn end_with_the_terminal() -> io::Result<()> {
     let keys = io::stdin().as_fd().try_clone_to_owned()?;
     let watch = move || {
