@@ -104,7 +104,8 @@ impl Span<'_, '_> {
         self.end_ns < self.start_ns
     }
 
-    /// Whether it counts as work in the sum of goodput.
+    /// Whether goodput is reckoned from it. That says nothing about whether its time was productive:
+    /// startup and checkpoints are marked as well.
     pub fn is_goodput(&self) -> bool {
         match self.attributes.get("is_goodput_span") {
             Some(Value::Bool(is)) => is,
