@@ -6,10 +6,13 @@ use std::fmt::Write;
 use model::AttributeValue;
 
 use super::proto::Fields;
+use super::text::cut;
 use super::{ATTRIBUTES_MAX, OtlpError};
 
 /// Lists in lists are read this deep; below stands `...`.
 const DEPTH_MAX: usize = 8;
+/// Lists and maps are spelled out up to this many bytes; then stands `...`.
+const SPELLED_BYTES_MAX: usize = 64 << 10;
 
 /// The value of an attribute, borrowed from the body.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -91,35 +94,30 @@ impl<'a> Value<'a> {
     fn spell(&self, out: &mut String, depth: usize) -> Result<(), OtlpError> {
         match self {
             Self::Empty => out.push_str("null"),
-            Self::Text(text) => quote(out, text),
+            Self::Text(text) => quote(out, cut(text, SPELLED_BYTES_MAX)),
             Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
             Self::Int(value) => put(out, format_args!("{value}")),
             Self::Double(value) => put(out, format_args!("{}", Double(*value))),
-            Self::Bytes(bytes) => bytes.iter().for_each(|byte| put(out, format_args!("{byte:02x}"))),
+            Self::Bytes(bytes) => {
+                let bytes = &bytes[..bytes.len().min(SPELLED_BYTES_MAX / 2)];
+                for byte in bytes {
+                    put(out, format_args!("{byte:02x}"));
+                }
+            }
             Self::List(_) | Self::Map(_) if depth == 0 => out.push_str("..."),
             Self::List(message) => {
                 out.push('[');
-                let mut fields = Fields(message);
-                while let Some((number, field)) = fields.next()? {
-                    if number == 1 {
-                        separate(out, '[');
-                        Value::read(field.bytes()?)?.spell(out, depth - 1)?;
-                    }
-                }
+                spell_each(message, out, |element, out| Value::read(element)?.spell(out, depth - 1))?;
                 out.push(']');
             }
             Self::Map(message) => {
                 out.push('{');
-                let mut fields = Fields(message);
-                while let Some((number, field)) = fields.next()? {
-                    if number == 1 {
-                        separate(out, '{');
-                        let (key, value) = read_pair(field.bytes()?)?;
-                        quote(out, key);
-                        out.push(':');
-                        value.spell(out, depth - 1)?;
-                    }
-                }
+                spell_each(message, out, |pair, out| {
+                    let (key, value) = read_pair(pair)?;
+                    quote(out, cut(key, SPELLED_BYTES_MAX));
+                    out.push(':');
+                    value.spell(out, depth - 1)
+                })?;
                 out.push('}');
             }
         }
@@ -154,10 +152,28 @@ fn quote(out: &mut String, text: &str) {
     put(out, format_args!("{}", serde_json::Value::from(text)));
 }
 
-fn separate(out: &mut String, opened: char) {
-    if !out.ends_with(opened) {
-        out.push(',');
+/// Spells the elements of a list or map, separated, until there is enough.
+fn spell_each(
+    message: &[u8],
+    out: &mut String,
+    mut spell: impl FnMut(&[u8], &mut String) -> Result<(), OtlpError>,
+) -> Result<(), OtlpError> {
+    let (mut fields, mut is_first) = (Fields(message), true);
+    while let Some((number, field)) = fields.next()? {
+        if number != 1 {
+            continue;
+        }
+        if !is_first {
+            out.push(',');
+        }
+        if out.len() > SPELLED_BYTES_MAX {
+            out.push_str("...");
+            break;
+        }
+        spell(field.bytes()?, out)?;
+        is_first = false;
     }
+    Ok(())
 }
 
 /// Reads the message `KeyValue`.
@@ -197,5 +213,57 @@ impl<'a> Attributes<'a> {
     /// The value of `key`; of two equal keys the later one.
     pub fn get(&self, key: &str) -> Option<Value<'a>> {
         self.list.iter().rev().find(|(name, _)| *name == key).map(|(_, value)| *value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue, KeyValueList, any_value};
+    use prost::Message;
+
+    use super::*;
+
+    fn spelled(value: any_value::Value) -> String {
+        let bytes = AnyValue { value: Some(value) }.encode_to_vec();
+        Value::read(&bytes).unwrap().text().unwrap().into_owned()
+    }
+
+    fn list(values: Vec<any_value::Value>) -> any_value::Value {
+        let values = values.into_iter().map(|value| AnyValue { value: Some(value) }).collect();
+        any_value::Value::ArrayValue(ArrayValue { values })
+    }
+
+    #[test]
+    fn values_are_spelled_as_json_spells_them() {
+        use any_value::Value::{BoolValue, BytesValue, DoubleValue, IntValue, KvlistValue, StringValue};
+        let check = |value: any_value::Value, want: &str| assert_eq!(spelled(value), want);
+        check(StringValue("a\"b".into()), "a\"b");
+        check(BoolValue(true), "true");
+        check(IntValue(-3), "-3");
+        check(DoubleValue(0.5), "0.5");
+        check(DoubleValue(3.0), "3");
+        check(DoubleValue(1e300), "1e300");
+        check(DoubleValue(f64::NAN), "NaN");
+        check(DoubleValue(f64::NEG_INFINITY), "-Infinity");
+        check(BytesValue(vec![1, 0xab]), "01ab");
+        check(list(vec![IntValue(1), StringValue("a\"b".into())]), r#"[1,"a\"b"]"#);
+        let pair = KeyValue {
+            key: "k".into(),
+            value: Some(AnyValue { value: Some(list(vec![])) }),
+            ..KeyValue::default()
+        };
+        check(KvlistValue(KeyValueList { values: vec![pair] }), r#"{"k":[]}"#);
+    }
+
+    #[test]
+    fn deep_and_long_values_end_in_dots() {
+        let deep = (0..100).fold(any_value::Value::IntValue(1), |inner, _| list(vec![inner]));
+        assert_eq!(spelled(deep), "[[[[[[[[...]]]]]]]]");
+        let many = (0..1_000_000).map(any_value::Value::IntValue).collect();
+        let long = spelled(list(many));
+        assert!(long.len() < SPELLED_BYTES_MAX + 20, "{}", long.len());
+        assert!(long.ends_with("...]"), "{}", &long[long.len() - 20..]);
+        let wide = spelled(list(vec![any_value::Value::StringValue("\u{1}".repeat(1 << 20))]));
+        assert!(wide.len() < 7 * SPELLED_BYTES_MAX, "{}", wide.len());
     }
 }

@@ -80,7 +80,8 @@ const SECRET: &str = "the secret sauce";
 /// Texts where clients put them: attributes, maps, events and links.
 fn texts() -> Vec<KeyValue> {
     let message = opentelemetry_proto::tonic::common::v1::KeyValueList {
-        values: vec![pair("role", text("user")), pair("content", text(SECRET))],
+        // A quote within a value must not hide the key that follows it.
+        values: vec![pair("role", text("us\"er")), pair("content", text(SECRET))],
     };
     let map = AnyValue { value: Some(any_value::Value::KvlistValue(message)) };
     let list = opentelemetry_proto::tonic::common::v1::ArrayValue { values: vec![map] };
