@@ -105,8 +105,9 @@ impl<'a> Ticker<'a> {
             // Before the points: who comes after this process must not use their step again.
             standing.roles.note(step, now.time_ns);
         }
-        self.read_gpus();
+        // First, while its counters are of the tick's time: a sick GPU is waited for up to a second.
         self.read_host(now.monotonic_ns);
+        self.read_gpus();
         let is_empty = self.process.is_some() && self.table.points().is_empty();
         if let Some(seconds) = collect::thread_cpu_seconds() {
             self.table.put(self.shared, subject(&collect::SELF_CPU), seconds);
