@@ -120,6 +120,9 @@ def measure(args: argparse.Namespace, folder: Path, url: str, server: int, inter
         for process in processes:
             process.kill()
             process.wait()
+        # Locks would stay for a week, in case that the run goes on.
+        for locks in Path(f"/dev/shm/truegauge-claims-{os.geteuid()}").glob(f"{name}-*"):
+            shutil.rmtree(locks, ignore_errors=True)
     title = f"a sample every {interval} s" if interval else "without autocapture"
     each = f", {sum(parts.values()) * seconds / taken * 1e6:,.0f} us a sample" if taken else ""
     named = ", ".join(f"{part} {share:.3%}" for part, share in parts.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -156,6 +157,9 @@ class Job:
         for rank in self.ranks:
             rank.process.kill()
             rank.process.communicate()
+        # Locks would stay for a week, in case that the run goes on.
+        for locks in Path(f"/dev/shm/truegauge-claims-{os.geteuid()}").glob(f"*-{self.run_id()}-*"):
+            shutil.rmtree(locks, ignore_errors=True)
 
     # --- what the server has ----------------------------------------------------------------------
 
