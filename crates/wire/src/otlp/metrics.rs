@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
 
 use super::buckets::{self, Exponential, Histogram, SENT_BUCKETS_MAX, Side};
 use super::names::{self, Instrument};
@@ -111,8 +113,7 @@ pub fn read(body: &[u8], now_ns: i64, sink: PointSink<'_>) -> Result<Outcome, Ot
     }
     let mut reader = Reader {
         outcome: Outcome::default(),
-        seen: HashMap::new(),
-        hasher: RandomState::new(),
+        seen: HashMap::with_hasher(RandomState::default()),
         points: 0,
         latest_ns: now_ns.saturating_add(AHEAD_NS_MAX),
         sink,
@@ -132,8 +133,7 @@ struct Place<'a> {
 struct Reader<'a, 's> {
     outcome: Outcome,
     /// The bytes of every point so far, by its place.
-    seen: HashMap<Place<'a>, &'a [u8]>,
-    hasher: RandomState,
+    seen: HashMap<Place<'a>, &'a [u8], RandomState>,
     points: usize,
     latest_ns: i64,
     sink: PointSink<'s>,
@@ -193,7 +193,7 @@ impl<'a> Reader<'a, '_> {
             }
         };
         let identity = (resource.bytes, scope, name, unit, number, metric.temporality, head.monotonic);
-        let hash = self.hasher.hash_one(identity);
+        let hash = self.seen.hasher().hash_one(identity);
         self.data(data, Shared { resource, scope, metric: &metric, hash, kind })
     }
 

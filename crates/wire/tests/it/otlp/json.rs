@@ -1,8 +1,9 @@
 //! OTLP in JSON means the same as in protobuf.
 
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::any_value;
+use opentelemetry_proto::tonic::common::v1::{KeyValueList, any_value};
 use opentelemetry_proto::tonic::metrics::v1::{HistogramDataPoint, metric::Data, number_data_point};
 use proptest::prelude::*;
 use prost::Message;
@@ -186,6 +187,35 @@ fn spans_have_ids_in_hex_of_any_case() {
 }
 
 #[test]
+fn every_field_of_a_log_record_is_read() {
+    let value = json!({"resourceLogs": [{"resource": {"droppedAttributesCount": 1}, "scopeLogs": [{
+        "scope": {"name": "n", "version": "1", "attributes": [{"key": "a"}], "droppedAttributesCount": 2},
+        "logRecords": [{
+            "timeUnixNano": "1", "observedTimeUnixNano": 2, "severityNumber": 9, "severityText": "INFO",
+            "body": {"kvlistValue": {"values": [{"key": "k", "value": {"doubleValue": "-Infinity"}}]}},
+            "attributes": [{"key": "b", "value": {"boolValue": false}}], "droppedAttributesCount": 3, "flags": 1,
+            "traceId": "0102030405060708090a0b0c0d0e0f10", "spanId": "0102030405060708", "eventName": "e",
+        }],
+    }]}]});
+    let body = to_protobuf(Signal::Logs, value.to_string().as_bytes()).unwrap();
+    let request = ExportLogsServiceRequest::decode(&*body).unwrap();
+    let of_resource = &request.resource_logs[0];
+    assert_eq!(of_resource.resource.as_ref().unwrap().dropped_attributes_count, 1);
+    let scope = of_resource.scope_logs[0].scope.as_ref().unwrap();
+    assert_eq!((&*scope.name, &*scope.version, &*scope.attributes[0].key), ("n", "1", "a"));
+    assert_eq!(scope.dropped_attributes_count, 2);
+    let record = &of_resource.scope_logs[0].log_records[0];
+    assert_eq!((record.time_unix_nano, record.observed_time_unix_nano), (1, 2));
+    assert_eq!((record.severity_number, &*record.severity_text, record.flags), (9, "INFO", 1));
+    assert_eq!((record.dropped_attributes_count, &*record.event_name), (3, "e"));
+    assert_eq!((record.trace_id.len(), record.span_id.len()), (16, 8));
+    assert_eq!(record.attributes, [pair("b", any_value::Value::BoolValue(false))]);
+    let said = record.body.as_ref().and_then(|body| body.value.clone());
+    let inner = vec![pair("k", any_value::Value::DoubleValue(f64::NEG_INFINITY))];
+    assert_eq!(said, Some(any_value::Value::KvlistValue(KeyValueList { values: inner })));
+}
+
+#[test]
 fn deep_nesting_overflows_nothing() {
     let deep = format!(r#"{{"x":{}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     assert_eq!(to_protobuf(Signal::Metrics, deep.as_bytes()), Ok(Vec::new()), "unknown, and passed over");
@@ -207,6 +237,18 @@ proptest! {
     fn arbitrary_text_never_panics(text in r#"[\[\]{}:,"a-z0-9.\-]{0,80}"#) {
         for signal in [Signal::Metrics, Signal::Traces, Signal::Logs] {
             let _any = to_protobuf(signal, text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_damaged_request_never_panics(place in any::<prop::sample::Index>(), byte in 32_u8..127) {
+        let point = json!({"timeUnixNano": "5", "asDouble": "NaN", "exemplars": [{"traceId": "00ff"}],
+            "attributes": [{"key": "k", "value": {"arrayValue": {"values": [{"intValue": "3"}]}}}]});
+        let mut body = metric_json(json!({"name": "g", "gauge": {"dataPoints": [point]}})).to_string().into_bytes();
+        let at = place.index(body.len());
+        body[at] = byte;
+        if let Ok(made) = to_protobuf(Signal::Metrics, &body) {
+            prop_assert!(ExportMetricsServiceRequest::decode(&*made).is_ok());
         }
     }
 
