@@ -97,12 +97,16 @@ fn finish(run: &Run, record: CommandRecord, child: Child, signals: &Signals) -> 
     record.output(child.output());
     let (status, tails) = child.wait(signals);
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).ok();
+    // The kernel counts a process from its fork on, when it was this very program. A peak that this
+    // program reaches itself says nothing of the command.
+    let wrapper_peak = getrusage(UsageWho::RUSAGE_SELF).map_or(0, |used| used.max_rss());
+    let kernel_peak = usage.map(|used| used.max_rss()).filter(|peak| *peak > wrapper_peak);
     let cpu_us = usage.map(|used| (used.user_time() + used.system_time()).num_microseconds());
     let (stdout_tail, stderr_tail) = tails;
     let end = CommandEnd {
         status,
         cpu_seconds: cpu_us.map(|us| us as f64 / 1e6),
-        largest_process_bytes: usage.and_then(|used| u64::try_from(used.max_rss()).ok()).map(|kib| kib << 10),
+        largest_process_bytes: kernel_peak.and_then(|kib| u64::try_from(kib).ok()).map(|kib| kib << 10),
         stdout_tail,
         stderr_tail,
     };

@@ -86,7 +86,8 @@ pub struct CommandEnd {
     pub status: CommandStatus,
     /// CPU time of it and those of its descendants that were waited for, seconds.
     pub cpu_seconds: Option<f64>,
-    /// Most memory that a single one of those took, bytes (`ru_maxrss`).
+    /// Most memory that a single one of those took, bytes (`ru_maxrss`); `None` where that is not known
+    /// to be the command's.
     pub largest_process_bytes: Option<u64>,
     /// The end of its output; `None` when it was not kept.
     pub stdout_tail: Option<String>,

@@ -98,7 +98,11 @@ fn exit_status_is_the_commands_and_the_run_ends_with_it() {
         assert!(run.to_string().contains(reason), "{run}");
         assert!(attribute(&run, "command/wall_seconds").as_f64().is_some_and(|seconds| seconds > 0.0));
         assert!(attribute(&run, "command/cpu_seconds").as_f64().is_some_and(|seconds| seconds >= 0.0));
-        assert!(attribute(&run, "command/peak_memory_bytes").as_i64().is_some_and(|bytes| bytes > 100_000));
+        // The kernel's own count is that of the wrapper, which is larger than a shell.
+        assert_ne!(
+            attribute(&run, "command/peak_memory_of"),
+            "the largest process, as the kernel counted it"
+        );
     };
     check("well", "exit 0", 0, "finished", "");
     check("badly", "exit 3", 3, "failed", "the command ended with exit status 3");
