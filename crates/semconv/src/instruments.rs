@@ -113,9 +113,42 @@ pub const MEGATRON: [Instrument; 8] = [
     },
 ];
 
+/// The two of inference that `gen_ai` has a convention for and nemo-lens sends.
+pub const INFERENCE: [Instrument; 2] = [
+    Instrument {
+        name: "gen_ai.server.request.duration",
+        canonical: "gen_ai_server_request_duration_seconds",
+        kind: MetricKind::Histogram,
+        unit: "s",
+        unit_meant: "s",
+        help: "Time that a request took.",
+        caveat: "With the clients' default bounds every request below 5 s lies in one bucket.",
+        filled_by: "",
+    },
+    Instrument {
+        name: "gen_ai.client.token.usage",
+        canonical: "gen_ai_client_token_usage",
+        kind: MetricKind::Histogram,
+        unit: "{token}",
+        unit_meant: "tokens",
+        help: "Tokens of a request, by `gen_ai.token.type`.",
+        caveat: "",
+        filled_by: "",
+    },
+];
+
+/// Bounds of a histogram when nobody says any, as OpenTelemetry's clients have them.
+pub const DEFAULT_BOUNDS: [f64; 15] = [
+    0.0, 5.0, 10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1_000.0, 2_500.0, 5_000.0, 7_500.0,
+    10_000.0,
+];
+
 /// Looks an instrument up by the name on the wire or the canonical one.
 pub fn instrument(name: &str) -> Option<&'static Instrument> {
-    MEGATRON.iter().find(|instrument| instrument.name == name || instrument.canonical == name)
+    MEGATRON
+        .iter()
+        .chain(&INFERENCE)
+        .find(|instrument| instrument.name == name || instrument.canonical == name)
 }
 
 #[cfg(test)]
@@ -123,11 +156,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_eight_are_found_under_both_names() {
-        for row in &MEGATRON {
+    fn instruments_are_found_under_both_names() {
+        assert!(MEGATRON.iter().all(|row| row.name.starts_with("megatron.training.")));
+        for row in MEGATRON.iter().chain(&INFERENCE) {
             assert_eq!(instrument(row.name), Some(row));
             assert_eq!(instrument(row.canonical), Some(row));
-            assert!(row.name.starts_with("megatron.training."), "{}", row.name);
             assert!(row.canonical.starts_with(&row.name.replace('.', "_")), "{}", row.canonical);
             assert!(row.help.ends_with('.') && !row.help.contains('\n'), "{}", row.help);
         }

@@ -15,7 +15,7 @@ use model::{Labels, NANOS_PER_MILLI, stale_marker};
 use sha2::{Digest, Sha256};
 
 use super::buckets::{BOUNDS_MAX, Histogram};
-use super::metrics::{Metric, PointValue, Temporality};
+use super::metrics::{Point, PointValue, Temporality};
 use super::{Instrument, Refusal};
 
 /// Most series whose state is kept; beyond, those that were silent longest are forgotten.
@@ -129,10 +129,10 @@ pub struct Told<'a> {
 
 impl<'a> Told<'a> {
     /// What a point tells.
-    pub fn of(metric: &Metric<'_>, point: &'a super::Point<'_, '_>) -> Self {
+    pub fn of(point: &'a Point<'_, '_>) -> Self {
         Self {
-            instrument: metric.instrument,
-            temporality: metric.temporality,
+            instrument: point.metric.instrument,
+            temporality: point.metric.temporality,
             start_ns: point.start_ns,
             time_ns: point.time_ns,
             value: &point.value,
@@ -175,6 +175,8 @@ pub struct Cumulator {
     slots: HashMap<SeriesKey, Slot>,
     states_max: usize,
     used: u64,
+    /// Since the last [`Cumulator::changes`].
+    changed: Vec<SeriesKey>,
     forgotten: Vec<SeriesKey>,
 }
 
@@ -187,7 +189,8 @@ impl Default for Cumulator {
 impl Cumulator {
     /// One that keeps the state of so many families.
     pub fn new(states_max: usize) -> Self {
-        Self { slots: HashMap::new(), states_max: states_max.max(1), used: 0, forgotten: Vec::new() }
+        let (changed, forgotten) = (Vec::new(), Vec::new());
+        Self { slots: HashMap::new(), states_max: states_max.max(1), used: 0, changed, forgotten }
     }
 
     /// How many families have state.
@@ -200,7 +203,8 @@ impl Cumulator {
         self.slots.is_empty()
     }
 
-    /// Adds the samples that a point makes to `out`, oldest first.
+    /// Adds the samples that a point makes to `out`, oldest first for each series; none for a point that
+    /// is refused.
     pub fn take(
         &mut self,
         key: SeriesKey,
@@ -235,9 +239,15 @@ impl Cumulator {
         match (next, self.slots.get_mut(&key)) {
             (None, None) => {}
             (None, Some(slot)) => slot.used = self.used,
-            (Some(state), Some(slot)) => *slot = Slot { state, used: self.used, changed: true },
+            (Some(state), Some(slot)) => {
+                if !slot.changed {
+                    self.changed.push(key);
+                }
+                *slot = Slot { state, used: self.used, changed: true };
+            }
             (Some(state), None) => {
                 self.make_room();
+                self.changed.push(key);
                 self.slots.insert(key, Slot { state, used: self.used, changed: true });
             }
         }
@@ -279,11 +289,12 @@ impl Cumulator {
                 take(key, None);
             }
         }
-        let mut changed: Vec<_> = self.slots.iter_mut().filter(|(_, slot)| slot.changed).collect();
-        changed.sort_unstable_by_key(|(key, _)| **key);
-        for (key, slot) in changed {
-            slot.changed = false;
-            take(*key, Some(slot.state.to_bytes()));
+        for key in std::mem::take(&mut self.changed) {
+            // One that was forgotten and came again stands in the list twice.
+            if let Some(slot) = self.slots.get_mut(&key).filter(|slot| slot.changed) {
+                slot.changed = false;
+                take(key, Some(slot.state.to_bytes()));
+            }
         }
     }
 

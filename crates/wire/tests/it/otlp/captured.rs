@@ -65,7 +65,7 @@ fn samples(bodies: &[Vec<u8>]) -> Vec<String> {
             let labels = point.resource.labels(&Promotion::default(), run.as_ref()).unwrap();
             let family = labels.series(&point.metric.canonical, &point.attributes, 1).unwrap();
             let mut out = Vec::new();
-            cumulator.take(SeriesKey::of(&family), &Told::of(point.metric, point), &mut out).unwrap();
+            cumulator.take(SeriesKey::of(&family), &Told::of(point), &mut out).unwrap();
             lines.extend(out.iter().map(|sample| {
                 let series = sample.part.series(&family);
                 let le = series.get("le").map(|le| format!("{{{le}}}")).unwrap_or_default();

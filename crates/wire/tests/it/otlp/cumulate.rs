@@ -289,7 +289,9 @@ fn the_series_silent_longest_are_forgotten_first() {
         cumulator.take(SeriesKey([n; 16]), &told, &mut out).unwrap();
     };
     (1..=16).for_each(|n| take(&mut cumulator, n));
-    cumulator.changes(|_, _| {});
+    let mut kept = 0;
+    cumulator.changes(|_, bytes| kept += usize::from(bytes.is_some()));
+    assert_eq!(kept, 16);
     (17..=20).for_each(|n| take(&mut cumulator, n));
     assert!(cumulator.len() <= 16);
     let mut gone = Vec::new();
@@ -300,6 +302,10 @@ fn the_series_silent_longest_are_forgotten_first() {
     });
     gone.sort_unstable();
     assert_eq!(gone, [1, 2, 3, 4]);
+    take(&mut cumulator, 1);
+    let mut again = Vec::new();
+    cumulator.changes(|key, bytes| again.push((key.0[0], bytes.is_some())));
+    assert!(again.contains(&(1, true)), "{again:?}");
 }
 
 #[test]
