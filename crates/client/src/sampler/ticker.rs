@@ -96,6 +96,7 @@ impl<'a> Ticker<'a> {
 
     /// One sample. All points share a step and a time.
     pub(super) fn tick_at(&mut self, now: Moment, is_grace_over: bool) -> Result<(), String> {
+        let begun = Instant::now();
         self.tick += 1;
         self.table.begin(self.tick);
         self.settle_roles(is_grace_over);
@@ -105,8 +106,10 @@ impl<'a> Ticker<'a> {
             // Before the points: who comes after this process must not use their step again.
             standing.roles.note(step, now.time_ns);
         }
-        // First, while its counters are of the tick's time: a sick GPU is waited for up to a second.
-        self.read_host(now.monotonic_ns);
+        // First, since a sick GPU is waited for up to a second; and at the time of the reading, since a
+        // driver that starts may have been waited for already: rates are of what lies between readings.
+        let waited_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.read_host(now.monotonic_ns.saturating_add(waited_ns));
         self.read_gpus();
         let is_empty = self.process.is_some() && self.table.points().is_empty();
         if let Some(seconds) = collect::thread_cpu_seconds() {
