@@ -5,6 +5,7 @@
 //! refused whole. Nothing is allocated by a length that the body claims. A test holds the reader
 //! against the messages of `opentelemetry-proto`.
 
+mod aliases;
 pub mod answer;
 mod buckets;
 mod cumulator;
@@ -19,6 +20,7 @@ mod text;
 pub mod traces;
 mod value;
 
+pub use aliases::{Aliases, FAMILIES_MAX};
 pub use buckets::{BOUNDS_MAX, Histogram, SENT_BUCKETS_MAX};
 pub use cumulator::{Cumulator, Note, Part, PartSample, STATES_MAX, SeriesKey, Told};
 pub use metrics::{Exemplar, Metric, Point, PointSink, PointValue, Temporality};
