@@ -102,29 +102,33 @@ impl Claims {
         writer: WriterId,
         names: impl IntoIterator<Item = &'c str>,
     ) -> Option<Judge<'c>> {
-        let reports = || change.attributes.iter().filter_map(|(key, value)| report_of(key, value));
         let says = change.attributes.iter().any(|(key, _)| key.starts_with(CAPTURE_PREFIX));
         let has_points = names.into_iter().any(|name| name.starts_with(GPU_PREFIX));
         let ended_ns = change.session.as_ref().filter(|(_, event)| event.end.is_some());
         if !says && !has_points && ended_ns.is_none() {
             return None;
         }
+        // Reports are read before others have to wait for this request.
+        let reports: Vec<CaptureReport> =
+            change.attributes.iter().filter_map(|(key, value)| report_of(key, value)).collect();
         let id = change.path.id();
+        let is_known = self.lock().contains_key(&id);
+        // One that only ends has nothing to be judged; its end is in the run for later.
+        if !is_known && !says && !has_points {
+            return None;
+        }
+        let from_store = || shared.store.run(id).map(|run| gather(&run, &shared.store.run_series(id)));
+        let gathered = if is_known { None } else { from_store() };
         let mut all = self.lock();
         if !all.contains_key(&id) {
-            // One that only ends has nothing to be judged; its end is in the run for later.
-            if !says && !has_points {
-                return None;
-            }
             if all.len() >= RUNS_MAX || all.values().map(RunClaims::size).sum::<usize>() >= NAMED_OF_ALL_MAX {
                 all.clear();
             }
-            let gathered = shared.store.run(id).map(|run| gather(&run, &shared.store.run_series(id)));
-            all.insert(id, gathered.unwrap_or_default());
+            all.insert(id, gathered.or_else(from_store).unwrap_or_default());
         }
         let claims = all.get_mut(&id)?;
-        for report in reports() {
-            claims.learn(writer, &report);
+        for report in &reports {
+            claims.learn(writer, report);
         }
         if let (Some((_, event)), Some(known)) = (ended_ns, claims.writers.get_mut(&writer)) {
             known.ended_ns = Some(event.time_ns);

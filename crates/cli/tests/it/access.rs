@@ -324,9 +324,9 @@ fn up_prints_a_link_that_logs_in_where_a_token_is_asked_for() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let lines: Vec<String> =
-        BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok).take(3).collect();
-    let (url, code) = lines[2].rsplit(' ').next().unwrap().split_once("/login#").expect(&lines[2]);
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let line = said.find(|line| line.contains("/login#")).unwrap();
+    let (url, code) = line.rsplit(' ').next().unwrap().split_once("/login#").unwrap();
     let server = Server::attached(url, child, home.path());
     let answer = server.post_json("/api/tg/v1/login", &json!({"code": code}));
     assert_eq!((answer.status, answer.json()["caller"]["scopes"].clone()), (200, json!(["admin"])));
