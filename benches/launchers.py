@@ -117,7 +117,7 @@ class Bench:
     def reports(self, run_id: str) -> list[dict]:
         """What every rank last said of its capture."""
         attributes = self.get(f"runs/{run_id}")["attributes"]
-        return [json.loads(v) for k, v in attributes.items() if k.startswith("system/capture/")]
+        return [json.loads(v) for k, v in attributes.items() if k.startswith("capture/")]
 
     def series(self, run_id: str, metric: str, axis: str) -> list[dict]:
         """Points of a metric, by series."""

@@ -67,7 +67,7 @@ class Job:
         """Each rank's latest report by its process."""
         run = next(iter(self.server.runs()), None)
         attributes = self.server.get(f"runs/{run['run_id']}")["attributes"] if run else {}
-        found = [json.loads(v) for k, v in attributes.items() if k.startswith("system/capture/")]
+        found = [json.loads(v) for k, v in attributes.items() if k.startswith("capture/")]
         return {report["pid"]: report for report in found}
 
     def owns(self, process: subprocess.Popen, gpu: int) -> bool:

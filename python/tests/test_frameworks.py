@@ -63,7 +63,7 @@ def report(server) -> dict:
     if run is None:
         return {}
     attributes = server.get(f"runs/{run['run_id']}")["attributes"]
-    found = [value for key, value in attributes.items() if key.startswith("system/capture/")]
+    found = [value for key, value in attributes.items() if key.startswith("capture/")]
     return json.loads(found[0]) if found else {}
 
 

@@ -2,7 +2,7 @@
 
 /// Prefix of the run attributes that hold reports, one for each process: then the host, a slash, and
 /// [`CaptureReport::who`].
-pub const CAPTURE_PREFIX: &str = "system/capture/";
+pub const CAPTURE_PREFIX: &str = "capture/";
 
 /// How processes of a run agree on who reports what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -172,7 +172,7 @@ class Job:
 
     def reports(self) -> dict[int, dict]:
         """Each process's latest report of what it captures."""
-        found = [json.loads(v) for k, v in self.attributes().items() if k.startswith("system/capture/")]
+        found = [json.loads(v) for k, v in self.attributes().items() if k.startswith("capture/")]
         return {report["pid"]: report for report in found}
 
     def reporters(self) -> Reporters:

@@ -115,7 +115,7 @@ export function alarmCount(answer: MissingAnswer): number {
 }
 
 /** Attributes that hold capture reports: shown as a table of their own, never as text. */
-export const CAPTURE_PREFIX = 'system/capture/';
+export const CAPTURE_PREFIX = 'capture/';
 
 /** Whether an attribute is for people to read. */
 export const isFact = (key: string) => !key.startsWith(CAPTURE_PREFIX);

@@ -143,7 +143,7 @@ export async function pushJob(url: string, job: Job): Promise<void> {
         job: 'job',
         host,
         timeMs: start,
-        attributes: { [`system/capture/${host}/rank-${rank}`]: JSON.stringify(own) },
+        attributes: { [`capture/${host}/rank-${rank}`]: JSON.stringify(own) },
         series: [
           {
             name: 'train/step_seconds',

@@ -42,7 +42,7 @@ test.beforeAll(async ({ server }) => {
     run: 'laptop',
     event: 1,
     host: HOSTILE,
-    attributes: { [`system/capture/${HOSTILE}/pid-4242`]: JSON.stringify(laptop), 'config/lr': '0.1' },
+    attributes: { [`capture/${HOSTILE}/pid-4242`]: JSON.stringify(laptop), 'config/lr': '0.1' },
     series: [
       { name: 'loss', points: curve(20, END, () => 1) },
       { name: 'system/memory/used_bytes', labels: { host: HOSTILE }, points: curve(20, END, () => 1e9) },
@@ -196,10 +196,10 @@ test('the overview says who reports which card, and no page shows the reports as
   await expect(rows.nth(1)).toContainText(/host-1.*node.*rank 0/);
   await expect(rows.nth(3)).toContainText(/host-1.*GPU 1.*H100.*rank 1/);
   await expect(rows.nth(6)).toContainText(/host-2.*GPU 1.*rank 3/);
-  await expect(page.getByRole('region', { name: 'Attributes' })).not.toContainText('system/capture');
+  await expect(page.getByRole('region', { name: 'Attributes' })).not.toContainText('capture/');
   await open(page, server, 'laptop', 'overview');
   await expect(page.getByRole('region', { name: 'Attributes' })).toContainText('config/lr');
-  await expect(page.getByRole('region', { name: 'Attributes' })).not.toContainText('system/capture');
+  await expect(page.getByRole('region', { name: 'Attributes' })).not.toContainText('capture/');
   await expect(page.getByText('/sys/fs/cgroup/user.slice/cpu.stat, of 2 CPUs')).toBeVisible();
   await expect(page.locator('main img')).toHaveCount(0);
 });

@@ -58,7 +58,7 @@ test.beforeAll(async ({ server }) => {
     run: 'laptop',
     event: 1,
     host: 'laptop',
-    attributes: { 'system/capture/laptop/pid-4242': JSON.stringify(laptop) },
+    attributes: { 'capture/laptop/pid-4242': JSON.stringify(laptop) },
     series: ['cpu/utilization', 'memory/utilization'].map((name) => ({
       name: `system/${name}`,
       labels: { host: 'laptop' },
@@ -81,7 +81,7 @@ test.beforeAll(async ({ server }) => {
     run: 'part',
     event: 1,
     host: 'shared',
-    attributes: { 'system/capture/shared/rank-0': JSON.stringify(shares) },
+    attributes: { 'capture/shared/rank-0': JSON.stringify(shares) },
     series: ['0', '1'].map((gpu) => ({
       name: 'system/gpu/sm_clock_mhz',
       labels: { host: 'shared', gpu },
@@ -332,9 +332,7 @@ test('of very many cards the server tells the spread, and the odd one is named',
       run: 'many',
       event: 1,
       attributes: {
-        'system/capture/h97/rank-776': JSON.stringify(
-          report({ host: 'h97', rank: 776, devices: [device(1)] }),
-        ),
+        'capture/h97/rank-776': JSON.stringify(report({ host: 'h97', rank: 776, devices: [device(1)] })),
       },
       series: cards.map((labels, at) => ({
         name: `system/gpu/${name}`,

@@ -77,7 +77,7 @@ test('what processes report of their capture is no difference between runs', () 
     ({
       run_id: text,
       run: text,
-      attributes: { 'system/capture/host-1/rank-0': text, 'system/platform': text },
+      attributes: { 'capture/host-1/rank-0': text, 'system/platform': text },
     }) as unknown as RunDetail;
   expect(differencesOf([run('a'), run('b')]).map((d) => d.key)).toEqual(['system/platform']);
 });

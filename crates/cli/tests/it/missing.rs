@@ -302,7 +302,7 @@ fn hostile_reports_cost_little_and_break_nothing() {
         json!({"host": "h", "pid": 9, "devices": devices}).to_string()
     };
     let nested = format!("{}{}", "[".repeat(30_000), "]".repeat(30_000));
-    let key = |name: &str| format!("system/capture/{name}");
+    let key = |name: &str| format!("capture/{name}");
     let attributes = [
         (key("node-1/pid-5"), text("no JSON at all".into())),
         (key("node-1/pid-6"), AttributeValue::Int(6)),

@@ -98,7 +98,7 @@ fn capture_that_is_off_says_only_that() {
     let host = collect::hostname();
     assert_eq!(
         (key, report.state),
-        (format!("system/capture/{host}/pid-{}", std::process::id()), CaptureState::Off)
+        (format!("capture/{host}/pid-{}", std::process::id()), CaptureState::Off)
     );
 }
 
