@@ -104,19 +104,29 @@ impl Sender {
         ("/api/tg/v1/push", headers, wire::push::encode(&sent).unwrap())
     }
 
+    /// Sends until told to end; a batch that may have been stored without an answer is seen through first.
     fn send_for_ever(&self, start_ms: i64, address: &Mutex<Option<String>>, ended: &AtomicBool) {
-        while !ended.load(Ordering::Relaxed) {
+        let mut under_way = false;
+        while under_way || !ended.load(Ordering::Relaxed) {
             let number = self.acknowledged.load(Ordering::Relaxed);
             let (path, headers, body) = self.batch(number, start_ms);
             let address = address.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let Some(address) = address else {
+                // Without a server nothing is seen through: a check has failed.
+                under_way &= !ended.load(Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(1));
                 continue;
             };
             match post(&address, path, &headers, &body) {
-                Some(200 | 204) => _ = self.acknowledged.fetch_add(1, Ordering::Relaxed),
+                Some(200 | 204) => {
+                    self.acknowledged.fetch_add(1, Ordering::Relaxed);
+                    under_way = false;
+                }
                 // The server is gone, or busy: the same again.
-                None | Some(429 | 503) => std::thread::sleep(Duration::from_millis(2)),
+                None | Some(429 | 503) => {
+                    under_way = true;
+                    std::thread::sleep(Duration::from_millis(2));
+                }
                 Some(status) => panic!("{}: batch {number} was answered {status}", self.name()),
             }
         }
