@@ -55,7 +55,7 @@ test('without a driver the GPU series are told with the reason and what to do', 
   const rows = page.locator('.missing-tab tbody tr');
   const gpu = rows.filter({ hasText: 'system/gpu/utilization' });
   await expect(gpu).toHaveCount(1);
-  await expect(gpu).toContainText('libnvidia-ml.so.1');
+  await expect(gpu).toContainText("there is no library of NVIDIA's driver");
   await expect(gpu).toContainText('Install the driver.');
   await expect(page.locator('main img')).toHaveCount(0);
   const answer = (await (
