@@ -14,6 +14,7 @@ mod record;
 mod rollup;
 mod run;
 mod sample;
+mod telemetry;
 
 pub use attribute::AttributeValue;
 pub use capture::{
@@ -38,3 +39,4 @@ pub use run::{
     series_identity,
 };
 pub use sample::{NANOS_PER_MILLI, NANOS_PER_SECOND, STALE_NAN_BITS, Sample, is_stale_marker, stale_marker};
+pub use telemetry::{Exemplar, LogRecord, RecordAsk, Span, SpanAsk, SpanEvent, SpanId, SpanLink, TraceId};

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use model::{AttributeValue, RunChange, Sample, SeriesIdentity, TagChange, WriterId};
+use model::{
+    AttributeValue, Exemplar, LogRecord, RunChange, Sample, SeriesIdentity, Span, TagChange, WriterId,
+};
 
 use crate::SeriesId;
 use crate::metadata::MetricMetadata;
@@ -68,6 +70,8 @@ pub struct Batch {
     pub writer: Option<(WriterId, u64)>,
     /// What is said about a run.
     pub change: Option<RunChange>,
+    /// What is said about runs beside that, in order.
+    pub changes: Vec<RunChange>,
     /// Points.
     pub series: Vec<SeriesBatch>,
     /// Points of series whose numbers are known, in any order. Several times cheaper than naming the
@@ -77,6 +81,15 @@ pub struct Batch {
     pub collision: Collision,
     /// What is said about metrics.
     pub metadata: Vec<MetricMetadata>,
+    /// Rows of the caller's own, kept in the same commit: key and bytes, none to forget the row. The
+    /// store does not read them; see [`crate::Store::state`].
+    pub state: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// Spans.
+    pub spans: Vec<Span>,
+    /// Log records.
+    pub records: Vec<LogRecord>,
+    /// Exemplars, each with its series.
+    pub exemplars: Vec<(SeriesIdentity, Exemplar)>,
 }
 
 /// What becomes of a point at a time that its series has a point at already.
@@ -99,7 +112,7 @@ impl Batch {
             self.points.len() * 2 + self.series.iter().map(|s| s.samples.len()).sum::<usize>();
         let metadata: usize =
             self.metadata.iter().map(|m| m.metric.len() + m.help.len() + m.unit.len() + 128).sum();
-        let change = self.change.as_ref().map_or(0, change_bytes);
+        let change: usize = self.change.iter().chain(&self.changes).map(change_bytes).sum();
         points * size_of::<Sample>() + self.series.len() * 1_024 + change + metadata + 512
     }
 }

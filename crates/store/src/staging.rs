@@ -95,7 +95,7 @@ impl<'a> Staging<'a> {
             receipt.duplicate = self.note_delivery(writer, sequence)?;
         }
         if !receipt.duplicate {
-            if let Some(change) = &batch.change {
+            for change in batch.change.iter().chain(&batch.changes) {
                 self.apply_change(change);
             }
             for known in batch.metadata {
