@@ -177,7 +177,7 @@ impl Intake {
 }
 
 /// Stores a batch here, and queues it for the far storage where there is one.
-fn keep(shared: &Shared, batch: Batch) -> Result<Receipt, AppendError> {
+pub(crate) fn keep(shared: &Shared, batch: Batch) -> Result<Receipt, AppendError> {
     let Some(far) = &shared.far else { return shared.store.append(batch) };
     if !(batch.series.is_empty() && batch.points.is_empty()) {
         far.check_room()?;

@@ -42,6 +42,7 @@ mod metrics;
 mod nearest;
 mod notify;
 pub mod offline;
+mod otlp;
 mod own;
 mod points;
 mod query;
