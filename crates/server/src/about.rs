@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use model::{Desc, MetricKind};
+use semconv::instruments::{Instrument, instrument};
 use store::Store;
 
 /// What is known of a metric; empty where nobody said.
@@ -29,21 +30,40 @@ impl<'c> Catalog<'c> {
         Self(descs.iter().map(|desc| (model::prometheus_name(desc.name), desc)).collect())
     }
 
-    /// What is known of `metric`. What was told counts, but for how ours mislead. A part of a
-    /// family is described by the whole.
+    /// What is known of `metric`. What was told counts; what is left open is told by our own tables and
+    /// those of trainers' instruments, and how it misleads by these alone. A part of a family is
+    /// described by the whole.
     pub(crate) fn about(&self, store: &Store, metric: &str) -> About {
-        let known = self.0.get(metric).map(|desc| ours(desc));
+        let ours = || self.0.get(metric).map(|desc| ours(desc));
+        let known = ours().or_else(|| of_family(metric, instrument).map(theirs)).unwrap_or_default();
         let told = |name: &str| store.metadata(Some(name)).pop();
-        let family = || ENDS.iter().find_map(|end| told(metric.strip_suffix(end)?));
-        match told(metric).or_else(family) {
-            None => known.unwrap_or_default(),
+        match of_family(metric, told) {
+            None => known,
             Some(told) => About {
-                kind: told.kind,
-                unit: told.unit.clone(),
-                help: told.help.clone(),
-                caveat: known.map_or("", |known| known.caveat),
+                kind: if told.kind == MetricKind::Unknown { known.kind } else { told.kind },
+                unit: some_or(&told.unit, known.unit),
+                help: some_or(&told.help, known.help),
+                caveat: known.caveat,
             },
         }
+    }
+}
+
+/// What `look` finds under the metric's name, else under that of the family that it is a part of.
+fn of_family<T>(metric: &str, look: impl Fn(&str) -> Option<T>) -> Option<T> {
+    look(metric).or_else(|| ENDS.iter().find_map(|end| look(metric.strip_suffix(end)?)))
+}
+
+fn some_or(told: &str, known: String) -> String {
+    if told.is_empty() { known } else { told.to_owned() }
+}
+
+fn theirs(instrument: &Instrument) -> About {
+    About {
+        kind: instrument.kind,
+        unit: instrument.unit_meant.to_owned(),
+        help: instrument.help.to_owned(),
+        caveat: instrument.caveat,
     }
 }
 
@@ -65,5 +85,49 @@ pub(crate) fn only_grows(metric: &str, kind: MetricKind) -> bool {
         MetricKind::Summary => metric.ends_with("_count") || metric.ends_with("_sum"),
         MetricKind::Unknown => metric.ends_with("_total") || is_part(),
         MetricKind::Gauge | MetricKind::GaugeHistogram | MetricKind::Info | MetricKind::StateSet => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::{Batch, MetricMetadata, Options};
+
+    /// A store where a trainer told of one of its metrics what it sends on the wire.
+    fn store_that_was_told(
+        metric: &str,
+        kind: MetricKind,
+        unit: &str,
+        help: &str,
+    ) -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Options::default()).unwrap();
+        let told = MetricMetadata { metric: metric.into(), kind, unit: unit.into(), help: help.into() };
+        store.append(Batch { metadata: vec![told], ..Batch::default() }).unwrap();
+        (dir, store)
+    }
+
+    #[test]
+    fn what_a_trainer_leaves_open_is_told_by_its_table() {
+        let name = "megatron_training_throughput_tflops";
+        let (_dir, store) = store_that_was_told(name, MetricKind::Gauge, "", "as sent");
+        let about = Catalog::new(&[]).about(&store, name);
+        assert_eq!((about.unit.as_str(), about.help.as_str()), ("TFLOP/s", "as sent"));
+        assert!(about.caveat.contains("formula"), "{}", about.caveat);
+    }
+
+    #[test]
+    fn parts_of_a_histogram_are_described_by_the_whole_also_where_nothing_was_told() {
+        let (_dir, store) = store_that_was_told("other", MetricKind::Gauge, "", "");
+        let about = Catalog::new(&[]).about(&store, "megatron_training_step_duration_ms_milliseconds_bucket");
+        assert_eq!((about.kind, about.unit.as_str()), (MetricKind::Histogram, "ms"));
+        assert_eq!(Catalog::new(&[]).about(&store, "nobody_knows_total"), About::default());
+    }
+
+    #[test]
+    fn a_unit_that_was_told_stays() {
+        let name = "megatron_training_memory_allocated_gb";
+        let (_dir, store) = store_that_was_told(name, MetricKind::Gauge, "GB", "");
+        assert_eq!(Catalog::new(&[]).about(&store, name).unit, "GB");
     }
 }
