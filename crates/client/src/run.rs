@@ -398,6 +398,7 @@ impl Inner {
             job_token: config.launch.job_token.clone(),
             restart_count: config.launch.restart_count,
             client_version: env!("CARGO_PKG_VERSION").into(),
+            ..model::SessionFacts::default()
         };
         let header = SpoolHeader {
             target: config.url.as_deref().map(shown_url),

@@ -12,7 +12,8 @@ pub type WriterId = [u8; 16];
 pub enum RunState {
     /// A session reports that it lives.
     Running,
-    /// Sessions are open and none has reported for [`STALE_AFTER_SECONDS`].
+    /// Sessions are open and all have been silent for too long: for [`STALE_AFTER_SECONDS`], or what
+    /// [`SessionFacts::silent_after_seconds`] says.
     Stale,
     /// Ended by an exception, or a non-zero exit under `truegauge run`.
     Failed,
@@ -63,6 +64,9 @@ pub struct SessionFacts {
     pub restart_count: u32,
     /// Version of the client.
     pub client_version: String,
+    /// Silence after which it no longer counts as alive, seconds; 0 for [`STALE_AFTER_SECONDS`]. Set for
+    /// those that are seen through their telemetry only: they are alive while they export.
+    pub silent_after_seconds: u32,
 }
 
 /// A sign of life or of its end.
@@ -233,6 +237,9 @@ impl RunRecord {
             session.facts.host.clone_from(&event.facts.host);
             session.facts.pid = session.facts.pid.max(event.facts.pid);
         }
+        if event.facts.silent_after_seconds > 0 {
+            session.facts.silent_after_seconds = event.facts.silent_after_seconds;
+        }
         if let Some(end) = event.end {
             session.ended_ns = Some(event.time_ns);
             session.end = Some(end);
@@ -374,8 +381,6 @@ impl RunRecord {
 /// Two missed heartbeats and some.
 const SURE_AFTER_NS: i64 = (2 * SESSION_HEARTBEAT_SECONDS as i64 + 2) * crate::NANOS_PER_SECOND;
 
-const STALE_NS: i64 = STALE_AFTER_SECONDS as i64 * crate::NANOS_PER_SECOND;
-
 impl Session {
     /// Whether this is the same rank on the same host, started after the other's last sign of life: a
     /// process that was killed and started again, as long as the other stays silent.
@@ -390,17 +395,30 @@ impl Session {
     /// Whether that is sure: the other missed two heartbeats while this one lived.
     fn has_replaced(&self, other: &Self) -> bool {
         let seen_ns = self.ended_ns.unwrap_or(self.heartbeat_ns).max(self.heartbeat_ns);
-        self.takes_the_place_of(other) && seen_ns.saturating_sub(other.heartbeat_ns) >= SURE_AFTER_NS
+        let sure_after_ns = match other.facts.silent_after_seconds {
+            0 => SURE_AFTER_NS,
+            _ => other.silence_ns(),
+        };
+        self.takes_the_place_of(other) && seen_ns.saturating_sub(other.heartbeat_ns) >= sure_after_ns
+    }
+
+    /// Silence after which it no longer counts as alive, nanoseconds.
+    fn silence_ns(&self) -> i64 {
+        let seconds = match self.facts.silent_after_seconds {
+            0 => STALE_AFTER_SECONDS as i64,
+            seconds => i64::from(seconds),
+        };
+        seconds * crate::NANOS_PER_SECOND
     }
 
     /// Until when it is known to have lived: its end, else a while after its last sign of life.
     fn covered_ns(&self) -> i64 {
-        self.ended_ns.unwrap_or_else(|| self.heartbeat_ns.saturating_add(STALE_NS))
+        self.ended_ns.unwrap_or_else(|| self.heartbeat_ns.saturating_add(self.silence_ns()))
     }
 
-    /// Whether the session had not ended and had shown life within [`STALE_AFTER_SECONDS`].
+    /// Whether the session had not ended and had shown life within the silence that it may keep.
     pub fn is_live(&self, now_ns: i64) -> bool {
-        self.end.is_none() && now_ns.saturating_sub(self.heartbeat_ns) < STALE_NS
+        self.end.is_none() && now_ns.saturating_sub(self.heartbeat_ns) < self.silence_ns()
     }
 }
 
@@ -543,6 +561,20 @@ mod tests {
         let run = record(&[(1, 0, "", 0, None), (1, 10, "", 0, None)]);
         assert_eq!(run.state(T0 + 69 * NANOS_PER_SECOND).0, RunState::Running);
         assert_eq!(run.state(T0 + 70 * NANOS_PER_SECOND), (RunState::Stale, T0 + 10 * NANOS_PER_SECOND));
+    }
+
+    #[test]
+    fn an_exporter_may_be_silent_for_as_long_as_it_says() {
+        let mut run = record(&[]);
+        for (seconds, silent_after_seconds) in [(0, 180), (60, 180), (120, 0), (180, 30)] {
+            let mut event = event(seconds, "", 0, None);
+            event.facts.silent_after_seconds = silent_after_seconds;
+            run.apply(&RunChange { session: Some(([1; 16], event)), ..RunChange::default() }, T0);
+            let at = |after: i64| run.state(T0 + (seconds + after) * NANOS_PER_SECOND).0;
+            let silence = if silent_after_seconds == 30 { 30 } else { 180 };
+            assert_eq!([at(silence - 1), at(silence)], [RunState::Running, RunState::Stale], "{seconds}");
+        }
+        assert_eq!(attempts(&run), [1]);
     }
 
     #[test]

@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) turns: Turns,
     /// Series that were sent here before.
     pub(crate) known: Known,
+    /// Processes that sent telemetry.
+    pub(crate) sources: crate::otlp::Sources,
     /// What scrapes, if anything does.
     pub(crate) scraper: Mutex<Option<Scraper>>,
     /// The far storage, if there is one.

@@ -55,6 +55,7 @@ mod source;
 mod starters;
 mod tls;
 mod ui;
+mod unpack;
 mod upkeep;
 
 use std::net::{SocketAddr, TcpListener};
@@ -236,6 +237,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         stopping,
         turns: app::Turns::new(&config),
         known: known::Known::default(),
+        sources: otlp::Sources::default(),
         scraper: std::sync::Mutex::default(),
         ruler: std::sync::Mutex::default(),
         notifier: std::sync::Mutex::new(notifier),

@@ -11,6 +11,8 @@ use model::{
 use crate::codec::{Reader, put_bytes, put_f64, put_i64, put_optional, put_u64};
 
 const VERSION: u8 = 1;
+/// Of a session that says after which silence it no longer counts as alive.
+const VERSION_SILENT: u8 = 2;
 
 /// A series' identity as bytes: equal identities have equal bytes.
 pub(crate) fn encode_identity(identity: &SeriesIdentity) -> Vec<u8> {
@@ -175,7 +177,8 @@ fn take_value(reader: &mut Reader<'_>) -> Option<AttributeValue> {
 
 /// One session of a run.
 pub(crate) fn encode_session(session: &Session) -> Vec<u8> {
-    let mut out = vec![VERSION];
+    let silent = session.facts.silent_after_seconds;
+    let mut out = vec![if silent > 0 { VERSION_SILENT } else { VERSION }];
     out.extend(session.writer);
     put_u64(&mut out, u64::from(session.attempt));
     put_i64(&mut out, session.started_ns);
@@ -195,12 +198,16 @@ pub(crate) fn encode_session(session: &Session) -> Vec<u8> {
     put_bytes(&mut out, facts.job_token.as_bytes());
     put_u64(&mut out, u64::from(facts.restart_count));
     put_bytes(&mut out, facts.client_version.as_bytes());
+    if silent > 0 {
+        put_u64(&mut out, u64::from(silent));
+    }
     out
 }
 
 /// See [`encode_session`].
 pub(crate) fn decode_session(bytes: &[u8]) -> Option<Session> {
-    let mut reader = versioned(bytes)?;
+    let mut reader = Reader::new(bytes);
+    let version = reader.byte().filter(|version| [VERSION, VERSION_SILENT].contains(version))?;
     let writer = reader.array()?;
     let attempt = reader.u32()?;
     let (started_ns, heartbeat_ns, ended_ns) = (reader.i64()?, reader.i64()?, reader.optional()?);
@@ -220,6 +227,7 @@ pub(crate) fn decode_session(bytes: &[u8]) -> Option<Session> {
         job_token: reader.text()?,
         restart_count: reader.u32()?,
         client_version: reader.text()?,
+        silent_after_seconds: if version == VERSION_SILENT { reader.u32()? } else { 0 },
     };
     let session = Session { writer, attempt, started_ns, heartbeat_ns, ended_ns, end, facts };
     reader.is_empty().then_some(session)
@@ -318,7 +326,13 @@ mod tests {
     fn run() -> RunRecord {
         let path = RunPath { project: "llm".into(), run: "α".into(), ..RunPath::default() };
         let mut run = RunRecord::new(path, 7);
-        let facts = SessionFacts { rank: Some(3), world_size: Some(8), pid: 9, ..SessionFacts::default() };
+        let facts = SessionFacts {
+            rank: Some(3),
+            world_size: Some(8),
+            pid: 9,
+            silent_after_seconds: 30,
+            ..SessionFacts::default()
+        };
         let end = Some(SessionEnd::Failed);
         let event = SessionEvent { time_ns: 5, opens: true, end, reason: "out of memory".into(), facts };
         let attributes = [

@@ -461,6 +461,7 @@ impl Session {
                 job_token: self.job_token.clone(),
                 restart_count: self.restart_count,
                 client_version: self.client_version.clone(),
+                ..SessionFacts::default()
             },
         })
     }

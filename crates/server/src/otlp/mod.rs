@@ -8,7 +8,9 @@
 
 mod logs;
 mod metrics;
+mod runs;
 mod spans;
+mod text;
 
 use std::cell::Cell;
 
@@ -20,6 +22,9 @@ use wire::otlp::{OtlpError, Outcome};
 use crate::access::Caller;
 use crate::app::Shared;
 use crate::ingest::outcome;
+
+#[expect(unused_imports, reason = "the signals come next")]
+pub(crate) use runs::{Seen, Sources, has_telemetry};
 
 /// A request that came in whole.
 pub(crate) struct Arrival<'a> {
