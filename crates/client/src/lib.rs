@@ -33,6 +33,7 @@ mod sampler;
 mod series;
 mod shared;
 pub mod sync;
+pub mod training;
 mod transport;
 mod trust;
 mod wait;
