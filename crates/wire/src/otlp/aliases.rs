@@ -18,10 +18,11 @@ pub struct Aliases {
 
 /// A series name that a spelling means.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Meant {
+pub struct Meant {
     /// The metric as sent.
-    sent: String,
-    canonical: String,
+    pub sent: String,
+    /// The canonical name of the series.
+    pub canonical: String,
 }
 
 impl Aliases {
@@ -52,11 +53,35 @@ impl Aliases {
     /// One metric under two units is one thing under two canonical names, and both answer. Where
     /// metrics of different names share the spelling, only those stay whose canonical name it is.
     pub fn canonical_names(&self, name: &str) -> Vec<&str> {
-        let Some(meant) = self.spellings.get(name) else { return Vec::new() };
-        let is_one = meant.iter().all(|m| meant.first().is_some_and(|first| first.sent == m.sent));
-        let stays = meant.iter().filter(|m| is_one || m.canonical == name).map(|m| m.canonical.as_str());
-        stays.collect::<BTreeSet<_>>().into_iter().collect()
+        settled(name, self.meant(name))
     }
+
+    /// Everything that an equality on `name` could mean.
+    pub fn meant(&self, name: &str) -> impl Iterator<Item = &Meant> + Clone {
+        self.spellings.get(name).into_iter().flatten()
+    }
+
+    /// Whether a metric was added.
+    pub fn contains(&self, name: &str, unit: &str, instrument: Instrument) -> bool {
+        let Some(family) = names::canonical(name, unit, instrument) else { return false };
+        self.families.contains(&(name.to_owned(), unit.to_owned(), family))
+    }
+
+    /// The canonical names of a metric under its other units, in order.
+    pub fn other_units(&self, name: &str, unit: &str) -> Vec<&str> {
+        let from = (name.to_owned(), String::new(), String::new());
+        let of_name = self.families.range(from..).take_while(|(known, ..)| known == name);
+        of_name.filter(|(_, known, _)| known != unit).map(|(.., family)| family.as_str()).collect()
+    }
+}
+
+/// Of what a spelling could mean, the canonical names that it does mean; see
+/// [`Aliases::canonical_names`].
+pub fn settled<'m>(name: &str, meant: impl Iterator<Item = &'m Meant> + Clone) -> Vec<&'m str> {
+    let first = meant.clone().next();
+    let is_one = meant.clone().all(|m| first.is_some_and(|first| first.sent == m.sent));
+    let stays = meant.filter(|m| is_one || m.canonical == name).map(|m| m.canonical.as_str());
+    stays.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 #[cfg(test)]
@@ -110,6 +135,15 @@ mod tests {
         assert_eq!(aliases.canonical_names("disk.io"), ["disk_io_bytes_total"]);
         let neither = known(&[("disk.io", "By", Counter), ("disk_io", "s", Counter)]);
         assert_eq!(neither.canonical_names("disk_io"), ["disk_io_seconds_total"; 0]);
+    }
+
+    #[test]
+    fn other_units_of_a_metric_are_told() {
+        let aliases = known(&[("a.b", "s", Gauge), ("a.b", "", Gauge), ("a.c", "ms", Gauge)]);
+        assert_eq!(aliases.other_units("a.b", ""), ["a_b_seconds"]);
+        assert_eq!(aliases.other_units("a.b", "ms"), ["a_b", "a_b_seconds"]);
+        assert_eq!(aliases.other_units("a", ""), [""; 0]);
+        assert!(aliases.contains("a.c", "ms", Gauge) && !aliases.contains("a.c", "s", Gauge));
     }
 
     #[test]

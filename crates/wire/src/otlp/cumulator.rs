@@ -178,6 +178,8 @@ pub struct Cumulator {
     /// Since the last [`Cumulator::changes`].
     changed: Vec<SeriesKey>,
     forgotten: Vec<SeriesKey>,
+    /// What was there before each change since the last [`Cumulator::settle`], oldest first.
+    before: Vec<(SeriesKey, Option<Slot>)>,
 }
 
 impl Default for Cumulator {
@@ -189,8 +191,8 @@ impl Default for Cumulator {
 impl Cumulator {
     /// One that keeps the state of so many families.
     pub fn new(states_max: usize) -> Self {
-        let (changed, forgotten) = (Vec::new(), Vec::new());
-        Self { slots: HashMap::new(), states_max: states_max.max(1), used: 0, changed, forgotten }
+        let (changed, forgotten, before) = (Vec::new(), Vec::new(), Vec::new());
+        Self { slots: HashMap::new(), states_max: states_max.max(1), used: 0, changed, forgotten, before }
     }
 
     /// How many families have state.
@@ -235,23 +237,34 @@ impl Cumulator {
             Temporality::Cumulative => cumulative(known, told, out)?,
             Temporality::Delta => delta(known, told, out)?,
         };
-        self.used += 1;
-        match (next, self.slots.get_mut(&key)) {
-            (None, None) => {}
-            (None, Some(slot)) => slot.used = self.used,
-            (Some(state), Some(slot)) => {
-                if !slot.changed {
-                    self.changed.push(key);
-                }
-                *slot = Slot { state, used: self.used, changed: true };
-            }
-            (Some(state), None) => {
-                self.make_room();
-                self.changed.push(key);
-                self.slots.insert(key, Slot { state, used: self.used, changed: true });
-            }
-        }
+        self.put(key, next);
         Ok(note)
+    }
+
+    /// Takes the next state of a family, if there is one.
+    fn put(&mut self, key: SeriesKey, next: Option<State>) {
+        self.used += 1;
+        let used = self.used;
+        let Some(state) = next else {
+            if let Some(slot) = self.slots.get_mut(&key) {
+                slot.used = used;
+            }
+            return;
+        };
+        if let Some(slot) = self.slots.get_mut(&key) {
+            let keeps = !slot.changed && slot.state.is_worth_keeping(&state);
+            if keeps {
+                self.changed.push(key);
+            }
+            let changed = slot.changed || keeps;
+            let before = std::mem::replace(slot, Slot { state, used, changed });
+            self.before.push((key, Some(before)));
+            return;
+        }
+        self.make_room();
+        self.changed.push(key);
+        self.before.push((key, None));
+        self.slots.insert(key, Slot { state, used, changed: true });
     }
 
     /// The markers of "no recorded value", on every series of the family that is known.
@@ -275,14 +288,19 @@ impl Cumulator {
         let mut used: Vec<u64> = self.slots.values().map(|slot| slot.used).collect();
         let last = (used.len() / 8).max(1) - 1;
         let newest = *used.select_nth_unstable(last).1;
-        let silent = self.slots.extract_if(|_, slot| slot.used <= newest);
-        self.forgotten.extend(silent.map(|(key, _)| key));
+        for (key, slot) in self.slots.extract_if(|_, slot| slot.used <= newest) {
+            self.forgotten.push(key);
+            self.before.push((key, Some(slot)));
+        }
     }
 
     /// Hands over what changed since the last call, as bytes to keep; no bytes where the state is gone.
     ///
-    /// Keep them in the commit that keeps the samples: totals that are older than the samples of their
-    /// series would make counters fall. Lost state costs nothing but a visible reset.
+    /// Keep them in the commit that keeps the samples: totals of amounts that are older than the samples
+    /// of their series would make counters fall. Lost state costs nothing but a visible reset. Of a sum
+    /// since a start nothing changes while it only grows: its values say all that is needed.
+    ///
+    /// Say [`Cumulator::settle`] when they are kept and [`Cumulator::undo`] when they could not be.
     pub fn changes(&mut self, mut take: impl FnMut(SeriesKey, Option<Vec<u8>>)) {
         for key in std::mem::take(&mut self.forgotten) {
             if !self.slots.contains_key(&key) {
@@ -298,17 +316,53 @@ impl Cumulator {
         }
     }
 
+    /// What was taken is kept: there is no way back any more.
+    pub fn settle(&mut self) {
+        self.before.clear();
+    }
+
+    /// What was taken since the last [`Cumulator::settle`] was not kept: everything is as it was then,
+    /// and the same points can be taken again.
+    pub fn undo(&mut self) {
+        for (key, before) in std::mem::take(&mut self.before).into_iter().rev() {
+            match before {
+                Some(slot) => _ = self.slots.insert(key, slot),
+                None => _ = self.slots.remove(&key),
+            }
+        }
+        self.changed.clear();
+        self.forgotten.clear();
+    }
+
     /// Takes back what [`Cumulator::changes`] handed over; says whether it could be read.
     pub fn restore(&mut self, key: SeriesKey, bytes: &[u8]) -> bool {
         let Some(state) = State::from_bytes(bytes) else { return false };
         self.make_room();
         self.used += 1;
         self.slots.insert(key, Slot { state, used: self.used, changed: false });
+        self.before.clear();
         true
     }
 }
 
 impl State {
+    /// Whether what follows on this state has to be kept. Amounts always; of a sum since a start its
+    /// start, its zero and its bounds, since older values than the stored ones lead to the same samples.
+    fn is_worth_keeping(&self, next: &Self) -> bool {
+        let bounds_differ = || match (&self.total, &next.total) {
+            (PointValue::Histogram(a), PointValue::Histogram(b)) => {
+                a.ladder != b.ladder
+                    || a.buckets.len() != b.buckets.len()
+                    || a.buckets.iter().zip(&b.buckets).any(|(a, b)| a.0 != b.0)
+            }
+            (a, b) => std::mem::discriminant(a) != std::mem::discriminant(b),
+        };
+        next.temporality == Temporality::Delta
+            || self.temporality != next.temporality
+            || (self.start_ns, self.zero_ns) != (next.start_ns, next.zero_ns)
+            || bounds_differ()
+    }
+
     /// Whether the point is of the same shape as what is known.
     fn continues(&self, told: &Told<'_>) -> bool {
         self.temporality == told.temporality

@@ -20,7 +20,7 @@ mod text;
 pub mod traces;
 mod value;
 
-pub use aliases::{Aliases, FAMILIES_MAX};
+pub use aliases::{Aliases, FAMILIES_MAX, Meant, settled};
 pub use buckets::{BOUNDS_MAX, Histogram, SENT_BUCKETS_MAX};
 pub use cumulator::{Cumulator, Note, Part, PartSample, STATES_MAX, SeriesKey, Told};
 pub use metrics::{Exemplar, Metric, Point, PointSink, PointValue, Temporality};
@@ -28,7 +28,7 @@ pub use model::NAME_BYTES_MAX;
 pub use names::Instrument;
 pub use outcome::{MESSAGE_BYTES_MAX, Outcome, Refusal};
 pub use resource::{LabelFault, PROMOTED, Promotion, Resource, ResourceLabels};
-pub use text::{VALUE_BYTES_MAX, is_text_key};
+pub use text::{VALUE_BYTES_MAX, cut, is_kept_text, is_secret_key, is_text, is_text_key};
 pub use value::{Attribute, Attributes, Value};
 
 use proto::Fields;
@@ -124,6 +124,19 @@ fn each_element<'a>(body: &'a [u8], take: Element<'a, '_>) -> Result<(), OtlpErr
             let scope = Scope::of(of_scope)?;
             each_bytes(of_scope, 2, &mut |element| take(&resource, scope, element))
         })
+    })
+}
+
+/// Hands over the resource of every part of a request, in order; of any signal, and nothing else is read.
+pub fn each_resource<'a>(body: &'a [u8], take: &mut dyn FnMut(Resource<'a>)) -> Result<(), OtlpError> {
+    each_bytes(body, 1, &mut |of_resource| {
+        let mut head: &[u8] = &[];
+        each_bytes(of_resource, 1, &mut |message| {
+            head = message;
+            Ok(())
+        })?;
+        take(Resource::read(head)?);
+        Ok(())
     })
 }
 

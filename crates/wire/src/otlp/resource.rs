@@ -132,6 +132,11 @@ impl<'a> Resource<'a> {
                 labels.push((key, value));
             }
         }
+        // Two names of one field: what asks for the one finds those that send the other.
+        let has_rank = labels.iter().any(|(key, _)| key == "dl_rank");
+        if let Some((_, rank)) = labels.iter().find(|(key, _)| key == "nv_dl_rank" && !has_rank) {
+            labels.push(("dl_rank".to_owned(), rank.clone()));
+        }
         let mut own = |name: &str, value: Option<String>| {
             if let Some(value) = value.filter(|value| !value.is_empty() && value.len() <= LABEL_BYTES_MAX) {
                 labels.push((name.to_owned(), value));

@@ -275,6 +275,80 @@ fn lost_state_costs_a_reset_and_no_amount() {
 }
 
 #[test]
+fn what_could_not_be_kept_is_as_if_it_had_not_come() {
+    let mut family = Family::counter(Temporality::Delta);
+    family.number(1, 10, 5.0);
+    let mut kept = Vec::new();
+    family.cumulator.changes(|key, bytes| kept.push((key, bytes)));
+    family.cumulator.settle();
+    let samples = family.samples.clone();
+    // Two points of one request, which the store refuses.
+    family.number(10, 20, 2.0);
+    family.number(20, 30, 4.0);
+    family.cumulator.changes(|_, _| {});
+    family.cumulator.undo();
+    family.samples = samples;
+    family.cumulator.changes(|_, _| panic!("nothing changed"));
+    assert_eq!(family.number(10, 20, 2.0), Note::Regular, "the same point is new again");
+    assert_eq!(family.increase(Part::Value), (7.0, 0));
+    // The first point of a series.
+    let mut other = Family::counter(Temporality::Cumulative);
+    other.number(1, 10, 5.0);
+    other.cumulator.undo();
+    assert!(other.cumulator.is_empty());
+}
+
+#[test]
+fn forgotten_series_come_back_when_what_took_their_room_could_not_be_kept() {
+    let mut cumulator = Cumulator::new(2);
+    let take = |cumulator: &mut Cumulator, n: u8| {
+        let value = PointValue::Number(1.0);
+        let told = Told {
+            instrument: Instrument::Counter,
+            temporality: Temporality::Delta,
+            start_ns: SECOND,
+            time_ns: 10 * SECOND,
+            value: &value,
+        };
+        cumulator.take(SeriesKey([n; 16]), &told, &mut Vec::new()).unwrap()
+    };
+    take(&mut cumulator, 1);
+    take(&mut cumulator, 2);
+    cumulator.changes(|_, _| {});
+    cumulator.settle();
+    take(&mut cumulator, 3);
+    cumulator.undo();
+    assert_eq!(take(&mut cumulator, 1), Note::Repeated);
+    assert_eq!(take(&mut cumulator, 2), Note::Repeated);
+}
+
+#[test]
+fn a_sum_that_only_grows_need_not_be_kept_again() {
+    let mut family = Family::counter(Temporality::Cumulative);
+    let mut kept: Option<Vec<u8>> = None;
+    let mut changes = |family: &mut Family| {
+        let mut count = 0;
+        family.cumulator.changes(|_, bytes| {
+            count += 1;
+            kept = bytes;
+        });
+        count
+    };
+    family.number(1, 10, 5.0);
+    assert_eq!(changes(&mut family), 1);
+    family.number(1, 20, 6.0);
+    family.number(1, 30, 9.0);
+    assert_eq!(changes(&mut family), 0);
+    // Our restart, with what was kept of the first point: a growing sum goes on, a new start is seen.
+    family.cumulator = Cumulator::default();
+    assert!(family.cumulator.restore(KEY, &kept.clone().unwrap()));
+    family.number(1, 40, 10.0);
+    assert_eq!(family.increase(Part::Value), (10.0, 0));
+    family.number(45, 50, 10.0);
+    assert_eq!(family.increase(Part::Value), (20.0, 1));
+}
+
+#[test]
 fn the_series_silent_longest_are_forgotten_first() {
     let mut cumulator = Cumulator::new(16);
     let mut out = Vec::new();

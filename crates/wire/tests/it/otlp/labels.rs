@@ -1,5 +1,6 @@
 //! Who sent it, as labels.
 
+use opentelemetry_proto::tonic as proto;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::NumberDataPoint;
 use prost::Message;
@@ -59,6 +60,27 @@ fn attributes_of_any_type_become_labels() {
 fn a_points_own_attribute_goes_before_its_resources() {
     let got = labels_of(vec![pair("dl.rank", text("3"))]).unwrap();
     assert!(got.contains(r#"dl_rank="3""#) && !got.contains(r#"dl_rank="7""#), "{got}");
+}
+
+#[test]
+fn a_rank_of_either_name_is_found_by_one_label() {
+    let ranks = |ranks: &[(&str, &str)]| {
+        let mut body = request(vec![]);
+        body.resource_metrics[0].resource = Some(proto::resource::v1::Resource {
+            attributes: ranks.iter().map(|(key, value)| pair(key, text(value))).collect(),
+            ..proto::resource::v1::Resource::default()
+        });
+        let (body, mut found) = (body.encode_to_vec(), Vec::new());
+        wire::otlp::each_resource(&body, &mut |resource| {
+            let labels = resource.labels(&Promotion::default(), None).unwrap();
+            found.extend(labels.iter().map(|(name, value)| format!("{name}={value}")));
+        })
+        .unwrap();
+        found.join(" ")
+    };
+    assert_eq!(ranks(&[("dl.rank", "7")]), "dl_rank=7");
+    assert_eq!(ranks(&[("nv.dl.rank", "7")]), "nv_dl_rank=7 dl_rank=7");
+    assert_eq!(ranks(&[("nv.dl.rank", "7"), ("dl.rank", "8")]), "dl_rank=8 nv_dl_rank=7");
 }
 
 #[test]
