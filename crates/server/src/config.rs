@@ -4,6 +4,7 @@
 //! Flag before variable before file before default; a key that is not in the table is an error.
 
 mod alerting;
+mod otlp;
 mod retention;
 mod storage;
 mod tls;
@@ -20,6 +21,7 @@ use crate::nearest::nearest;
 use crate::reload::Reread;
 
 pub use alerting::AlertingConfig;
+pub use otlp::OtlpConfig;
 pub use retention::RetentionConfig;
 pub use storage::{StorageConfig, StorageKind};
 pub use tls::TlsConfig;
@@ -53,9 +55,9 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Where UI, API and push listen.
     pub listen: SocketAddr,
-    /// Where gRPC listens: clients of metrana, OTLP later.
+    /// Where gRPC listens: OTLP and clients of metrana.
     pub otlp_grpc_listen: SocketAddr,
-    /// Where OTLP over HTTP will listen.
+    /// Where OTLP over HTTP listens, beside `listen`.
     pub otlp_http_listen: SocketAddr,
     /// Bearer token that the API asks for; none when empty.
     pub token: Secret,
@@ -93,6 +95,8 @@ pub struct Config {
     pub alerting: AlertingConfig,
     /// How long what is kept, and how many series there may be.
     pub retention: RetentionConfig,
+    /// What is done with telemetry that comes in by OTLP.
+    pub otlp: OtlpConfig,
     /// Whether own metrics and states of runs are stored.
     pub own_metrics: bool,
     /// How often they are.
@@ -247,8 +251,8 @@ pub const FIELDS: [Field; COUNT] = {
 };
 
 /// The tables of settings, in the order in which help and reference show them.
-const PARTS: [&[Field]; 5] =
-    [&SETTINGS, &tls::FIELDS, &alerting::FIELDS, &storage::FIELDS, &retention::FIELDS];
+const PARTS: [&[Field]; 6] =
+    [&SETTINGS, &tls::FIELDS, &alerting::FIELDS, &storage::FIELDS, &retention::FIELDS, &otlp::FIELDS];
 
 const COUNT: usize = {
     let (mut count, mut part) = (0, 0);
@@ -281,7 +285,7 @@ const SETTINGS: [Field; 25] = [
         "otlp-grpc-listen",
         Shape::Address,
         "127.0.0.1:4317",
-        "Address of gRPC: clients of metrana, OTLP later; opened when it is free",
+        "Address of gRPC: OTLP and clients of metrana; opened when it is free",
         |c, v| {
             c.otlp_grpc_listen = address(one(v)?)?;
             Ok(())
@@ -292,7 +296,7 @@ const SETTINGS: [Field; 25] = [
         "otlp-http-listen",
         Shape::Address,
         "127.0.0.1:4318",
-        "Address of OTLP over HTTP (accepted; this version does not open it yet)",
+        "Address of OTLP over HTTP, which the port of `listen` takes too; opened when it is free",
         |c, v| {
             c.otlp_http_listen = address(one(v)?)?;
             Ok(())
@@ -561,6 +565,7 @@ impl Default for Config {
             starter_rules: true,
             alerting: AlertingConfig::default(),
             retention: RetentionConfig::default(),
+            otlp: OtlpConfig::default(),
             own_metrics: true,
             own_metrics_interval: Duration::from_secs(15),
             query: QueryConfig {

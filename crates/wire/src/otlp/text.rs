@@ -27,6 +27,9 @@ const TEXT_KEYS: [&str; 18] = [
     "arguments",
 ];
 
+/// Those of [`TEXT_KEYS`] that stand over secrets, which nobody keeps.
+const SECRET_KEYS: [&str; 6] = ["password", "token", "secret", "key", "api_key", "authorization"];
+
 /// Keys that stand over texts, whatever follows them: `gen_ai.prompt.0.content`.
 const TEXT_PREFIXES: [&str; 10] = [
     "gen_ai.prompt.",
@@ -54,13 +57,28 @@ pub fn is_text_key(key: &str) -> bool {
     TEXT_KEYS.contains(&last) || TEXT_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Takes texts out of `attributes` and says how many. Numbers and truth values stay: they tell no text.
+/// Whether a key stands over a secret.
+pub fn is_secret_key(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    SECRET_KEYS.contains(&key.rsplit('.').next().unwrap_or(&key))
+}
+
+/// Whether an attribute holds the text of a prompt or completion, or a secret, itself or within.
+/// Numbers and truth values tell no text.
+pub fn is_text(key: &str, value: &Value<'_>) -> bool {
+    !matches!(value, Value::Int(_) | Value::Double(_) | Value::Bool(_) | Value::Empty)
+        && holds_text(key, value)
+}
+
+/// Whether an attribute that was kept holds a text; lists and maps are kept as the text of their JSON.
+pub fn is_kept_text(key: &str, text: &str) -> bool {
+    is_text_key(key) || (text.starts_with(['[', '{']) && quotes_text(text))
+}
+
+/// Takes texts out of `attributes` and says how many.
 pub(super) fn drop_texts(attributes: &mut Vec<Attribute<'_>>) -> u64 {
     let before = attributes.len();
-    attributes.retain(|(key, value)| {
-        matches!(value, Value::Int(_) | Value::Double(_) | Value::Bool(_) | Value::Empty)
-            || !holds_text(key, value)
-    });
+    attributes.retain(|(key, value)| !is_text(key, value));
     (before - attributes.len()) as u64
 }
 
@@ -72,15 +90,17 @@ fn holds_text(key: &str, value: &Value<'_>) -> bool {
     match value {
         // Maps and lists of messages come under any key. Whether a word between quotes is a key or a
         // value is not asked: quotes within values would have to be told from those around them.
-        Value::Map(_) | Value::List(_) => {
-            value.text().map_or(true, |text| text.contains("...") || text.split('"').any(is_text_key))
-        }
+        Value::Map(_) | Value::List(_) => value.text().map_or(true, |text| quotes_text(&text)),
         _ => false,
     }
 }
 
+fn quotes_text(json: &str) -> bool {
+    json.contains("...") || json.split('"').any(is_text_key)
+}
+
 /// The text up to a bound, at a character.
-pub(super) fn cut(text: &str, bytes_max: usize) -> &str {
+pub fn cut(text: &str, bytes_max: usize) -> &str {
     if text.len() <= bytes_max {
         return text;
     }
