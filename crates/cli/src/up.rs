@@ -70,10 +70,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
     config.reread = Reread::new(move || resolve(again.as_deref()).map_err(|error| error.to_string()));
     start_log(&config);
     let data_dir = config.data_dir.clone();
-    let otlp_http = config.otlp_http_listen;
     let running =
         server::start(config).map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
-    tracing::info!(%otlp_http, "this version does not open the door of OTLP over HTTP yet");
     running.wait(|running| greet(running, &data_dir));
     Ok(ExitCode::SUCCESS)
 }
@@ -113,7 +111,10 @@ fn greet(running: &Running, data_dir: &Path) {
         format!("data in {}", data_dir.display()),
     ];
     if let Some(address) = running.grpc_addr {
-        lines.push(format!("gRPC on {address}, for clients of metrana"));
+        lines.push(format!("gRPC on {address}, for OpenTelemetry and clients of metrana"));
+    }
+    if let Some(address) = running.otlp_http_addr {
+        lines.push(format!("OTLP over HTTP on {address}, and where the UI is"));
     }
     if let Some(link) = running.login_url() {
         lines.push(format!("log a browser in, once, within ten minutes: {link}"));

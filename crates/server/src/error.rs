@@ -43,6 +43,17 @@ pub(crate) struct ErrorDetail {
 #[derive(Debug, Clone)]
 pub(crate) struct Carried(pub(crate) ErrorDetail);
 
+impl ErrorDetail {
+    /// What went wrong and what to do next, where there is one place for both.
+    pub(crate) fn words(&self) -> String {
+        words(&self.message, &self.hint)
+    }
+}
+
+fn words(message: &str, hint: &str) -> String {
+    if hint.is_empty() { message.to_owned() } else { format!("{message}: {hint}") }
+}
+
 /// The word for a status.
 pub(crate) fn code_of(status: StatusCode) -> &'static str {
     match status.as_u16() {
@@ -114,6 +125,18 @@ impl ApiError {
         self
     }
 
+    /// Lets the caller come again after so many seconds at the latest.
+    #[must_use]
+    pub(crate) fn sooner_than(mut self, seconds: u32) -> Self {
+        self.retry_after_seconds = self.retry_after_seconds.map(|known| known.min(seconds));
+        self
+    }
+
+    /// After how many seconds to come again.
+    pub(crate) fn retry_after_seconds(&self) -> Option<u32> {
+        self.retry_after_seconds
+    }
+
     /// What went wrong.
     pub(crate) fn message(&self) -> &str {
         &self.message
@@ -121,7 +144,7 @@ impl ApiError {
 
     /// What went wrong and what to do next, where there is one place for both.
     pub(crate) fn words(&self) -> String {
-        if self.hint.is_empty() { self.message.clone() } else { format!("{}: {}", self.message, self.hint) }
+        words(&self.message, &self.hint)
     }
 
     /// The status it answers with.

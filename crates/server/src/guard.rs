@@ -16,6 +16,8 @@ use crate::access::{Caller, Certified, Closed, looks_like, needs, refusal};
 use crate::app::App;
 use crate::error::{ApiError, Carried, ErrorBody, ErrorDetail, code_of};
 use crate::linger;
+use crate::otlp;
+use wire::otlp::answer::Encoding;
 
 /// Longest time from a request's head to its answer's head, its body included.
 const ANSWER_TIME_MAX: Duration = Duration::from_mins(1);
@@ -26,6 +28,9 @@ const BACKUP_TIME_MAX: Duration = Duration::from_hours(6);
 /// Beside the time that a query waits and the time that it takes: reading, writing and sending.
 const QUERY_SLACK: Duration = Duration::from_secs(10);
 
+/// Begin of the paths of OTLP.
+pub(crate) const OTLP_PATHS: &str = "/v1/";
+
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The content policy: nothing foreign, nothing inline but styles set by scripts.
@@ -34,6 +39,19 @@ const CONTENT_POLICY: &str = "default-src 'self'; img-src 'self' data: blob:; st
 
 /// Checks the request, bounds its time and finishes its answer.
 pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+    let is_otlp = request.uri().path().starts_with(OTLP_PATHS);
+    let failing = is_otlp.then(|| otlp::http::told_in(request.headers()));
+    guarded(app, request, next, failing).await
+}
+
+/// The same, where nothing but OTLP is served.
+pub(crate) async fn guard_otlp(State(app): State<App>, request: Request, next: Next) -> Response {
+    let failing = Some(otlp::http::told_in(request.headers()));
+    guarded(app, request, next, failing).await
+}
+
+/// `failing` is how OTLP is told of a failure; all others are told in our JSON.
+async fn guarded(app: App, request: Request, next: Next, failing: Option<Encoding>) -> Response {
     let started = Instant::now();
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().map(|p| p.as_str().to_owned());
@@ -74,7 +92,7 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     app.metrics
         .answering_us
         .fetch_add(u64::try_from(started.elapsed().as_micros()).unwrap_or(0), Ordering::Relaxed);
-    let response = finish(response);
+    let response = finish(response, failing);
     match foreign {
         Some(origin) => allow_origin(response, &origin),
         None => response,
@@ -228,11 +246,11 @@ fn own_name(name: &str) -> bool {
     })
 }
 
-/// Gives every answer its id and safety headers, and every failure its JSON body.
-fn finish(mut response: Response) -> Response {
+/// Gives every answer its id and safety headers, and every failure its body.
+fn finish(mut response: Response, failing: Option<Encoding>) -> Response {
     let id = request_id();
     if response.status().is_client_error() || response.status().is_server_error() {
-        response = failure(response, &id);
+        response = failure(response, &id, failing);
     }
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -251,8 +269,8 @@ fn finish(mut response: Response) -> Response {
 }
 
 /// Rewrites a failure's body as [`ErrorBody`] with the request's id; a failure that brings no detail
-/// of ours, as the router's own, gets one by its status.
-fn failure(mut response: Response, id: &str) -> Response {
+/// of ours, as the router's own, gets one by its status. OTLP is told its own way.
+fn failure(mut response: Response, id: &str, failing: Option<Encoding>) -> Response {
     let status = response.status();
     if let Some(AsItIs { message }) = response.extensions_mut().remove::<AsItIs>() {
         if status == StatusCode::INTERNAL_SERVER_ERROR {
@@ -276,15 +294,18 @@ fn failure(mut response: Response, id: &str) -> Response {
     if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
         tracing::error!(request_id = id, message = detail.message, "a request failed");
     }
+    if status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    if let Some(encoding) = failing {
+        return otlp::http::failure(response, &detail.words(), encoding);
+    }
     let body = ErrorBody { error: ErrorDetail { request_id: id.to_owned(), ..detail } };
     let bytes = serde_json::to_vec(&body).unwrap_or_default();
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.remove(header::CONTENT_ENCODING);
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if status == StatusCode::UNAUTHORIZED {
-        parts.headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    }
     Response::from_parts(parts, Body::from(Bytes::from(bytes)))
 }
 

@@ -179,6 +179,8 @@ pub struct Running {
     pub addr: SocketAddr,
     /// Where gRPC is served, if its port was free.
     pub grpc_addr: Option<SocketAddr>,
+    /// Where OTLP is served over HTTP beside the main port, if its port was free.
+    pub otlp_http_addr: Option<SocketAddr>,
     /// The UI's address.
     pub url: String,
     stop: watch::Sender<bool>,
@@ -220,9 +222,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     if let Some(address) = open.filter(|_| !access.is_guarded()) {
         return Err(StartError::Open { address });
     }
-    let grpc = bind_grpc(config.otlp_grpc_listen);
+    let grpc = bind_beside(config.otlp_grpc_listen, "gRPC", "--otlp-grpc-listen");
+    let otlp_http = bind_beside(config.otlp_http_listen, "OTLP over HTTP", "--otlp-http-listen");
     let (addr, grpc_addr) = (main.1, grpc.as_ref().map(|(_, addr)| *addr));
-    let sockets = (main, grpc);
+    let otlp_http_addr = otlp_http.as_ref().map(|(_, addr)| *addr);
+    let sockets = Sockets { main, grpc, otlp_http };
     let runtime = runtime().map_err(StartError::Threads)?;
     let (stop, stopping) = watch::channel(false);
     let far = far::Far::start(&config, &store, runtime.handle())?;
@@ -252,6 +256,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     Ok(Running {
         addr,
         grpc_addr,
+        otlp_http_addr,
         url: url_of(addr, tls.is_some()),
         stop,
         runtime: Some(runtime),
@@ -274,7 +279,7 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 /// An address that others reach, unless it is fine that they need no token.
 fn open_address(config: &Config) -> Option<SocketAddr> {
     let is_guarded = !config.token.is_empty() || config.insecure_no_auth;
-    let addresses = [config.listen, config.otlp_grpc_listen];
+    let addresses = [config.listen, config.otlp_grpc_listen, config.otlp_http_listen];
     addresses.into_iter().find(|address| !address.ip().is_loopback() && !is_guarded)
 }
 
@@ -288,18 +293,26 @@ fn bind(address: SocketAddr) -> std::io::Result<Bound> {
     Ok((listener, addr))
 }
 
-/// The second door is opened when it is free: another collector of OpenTelemetry may have its port.
-fn bind_grpc(address: SocketAddr) -> Option<Bound> {
+/// The doors beside the main one are opened when they are free: a collector of OpenTelemetry may have
+/// their ports.
+fn bind_beside(address: SocketAddr, what: &str, flag: &str) -> Option<Bound> {
     let failed = |error: std::io::Error| {
-        tracing::warn!(%address, %error, "gRPC is not served: choose another address with `--otlp-grpc-listen`");
+        tracing::warn!(%address, %error, "{what} is not served: choose another address with `{flag}`");
     };
     bind(address).map_err(failed).ok()
+}
+
+/// Where connections come in.
+struct Sockets {
+    main: Bound,
+    grpc: Option<Bound>,
+    otlp_http: Option<Bound>,
 }
 
 /// Starts everything that goes on in the background, and serves.
 fn serve_all(
     runtime: &tokio::runtime::Runtime,
-    (main, grpc): (Bound, Option<Bound>),
+    sockets: Sockets,
     tls: Option<&tls::Tls>,
     app: &app::App,
 ) -> Result<tokio::task::JoinHandle<()>, StartError> {
@@ -309,8 +322,11 @@ fn serve_all(
         let listener = listener.map_err(|source| StartError::Bind { address, source })?;
         Ok::<_, StartError>(serve::Door { listener, tls: tls.cloned(), speaks, connections_max })
     };
+    let Sockets { main, grpc, otlp_http } = sockets;
     let main = door(main, tls::Speaks::Http1, serve::CONNECTIONS_MAX)?;
-    let grpc = grpc.map(|bound| door(bound, tls::Speaks::Http2, serve::GRPC_CONNECTIONS_MAX)).transpose()?;
+    let grpc = grpc.map(|bound| door(bound, tls::Speaks::Http2, serve::RANKS_CONNECTIONS_MAX)).transpose()?;
+    let otlp_http =
+        otlp_http.map(|bound| door(bound, tls::Speaks::Http1, serve::RANKS_CONNECTIONS_MAX)).transpose()?;
     upkeep::spawn(app);
     access::spawn(app);
     if let Some(tls) = tls {
@@ -320,14 +336,15 @@ fn serve_all(
     live::spawn(app);
     own::spawn(app);
     let serve = |door, router| serve::serve(door, router, Arc::clone(app), app.stopping.clone());
-    let main = serve(main, api::router(app));
-    let grpc = grpc.map(|door| serve(door, grpc::router(app)));
-    Ok(runtime.spawn(async move {
-        match grpc {
-            Some(grpc) => _ = tokio::join!(main, grpc),
-            None => main.await,
-        }
-    }))
+    let mut doors = tokio::task::JoinSet::new();
+    doors.spawn(serve(main, api::router(app)));
+    if let Some(door) = grpc {
+        doors.spawn(serve(door, grpc::router(app)));
+    }
+    if let Some(door) = otlp_http {
+        doors.spawn(serve(door, otlp::http::router(app)));
+    }
+    Ok(runtime.spawn(async move { while doors.join_next().await.is_some() {} }))
 }
 
 /// An address that a browser on this machine can open.

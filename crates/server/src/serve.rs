@@ -19,8 +19,8 @@ use crate::tls::{HANDSHAKE_TIME_MAX, PLAIN_ANSWER, Speaks, Tls, speaks_tls};
 
 /// Connections of UI and API at once.
 pub(crate) const CONNECTIONS_MAX: usize = 1_024;
-/// Connections of gRPC at once: each rank of a job keeps one for as long as it runs.
-pub(crate) const GRPC_CONNECTIONS_MAX: usize = 4_096;
+/// Connections of a door for telemetry at once: each rank of a job keeps one for as long as it runs.
+pub(crate) const RANKS_CONNECTIONS_MAX: usize = 4_096;
 /// Time for a request's head, and how long a connection may idle between requests.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(75);
 /// Largest request head, bytes.

@@ -6,6 +6,8 @@ use axum::response::{IntoResponse, Response};
 use rust_embed::{EmbeddedFile, RustEmbed};
 
 use crate::error::ApiError;
+use crate::guard::OTLP_PATHS;
+use crate::otlp::http::no_such;
 
 /// What `make build` put into `web/dist`; nothing when it was not run.
 #[derive(RustEmbed)]
@@ -28,6 +30,9 @@ pub(crate) async fn page(method: Method, uri: Uri, headers: HeaderMap) -> Respon
         return ApiError::missing(format!("there is no `{}`", uri.path()))
             .hint("`/api/openapi.json` lists every path")
             .into_response();
+    }
+    if uri.path().starts_with(OTLP_PATHS) {
+        return no_such(uri.path()).into_response();
     }
     if method != Method::GET && method != Method::HEAD {
         let mut response =

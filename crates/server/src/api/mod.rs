@@ -11,7 +11,7 @@ mod metrics;
 pub(crate) mod missing;
 mod points;
 pub(crate) mod prometheus;
-mod push;
+pub(crate) mod push;
 mod root;
 mod run;
 mod runs;
@@ -36,6 +36,7 @@ use crate::access::{Caller, needs as access_needs};
 use crate::app::{App, Shared};
 use crate::error::ApiError;
 use crate::guard;
+use crate::otlp;
 
 /// Largest JSON body, bytes.
 pub(crate) const JSON_BYTES_MAX: usize = 1 << 20;
@@ -52,7 +53,8 @@ pub(crate) struct Row {
 /// Every path and method of the API and the root; the UI has the rest.
 pub(crate) fn table() -> Vec<Row> {
     let row = |method, path, answer| Row { method, path, answer };
-    vec![
+    let otlp = otlp::http::table().into_iter().map(|(path, answer)| row("POST", path, answer));
+    let ours = vec![
         row("GET", "/api/tg/v1/runs", get(runs::list)),
         row("GET", "/api/tg/v1/filter", get(runs::filter_keys)),
         row("GET", "/api/tg/v1/runs/{run_id}", get(run::show)),
@@ -88,7 +90,8 @@ pub(crate) fn table() -> Vec<Row> {
         row("GET", "/healthz", get(root::healthz)),
         row("GET", "/readyz", get(root::readyz)),
         row("GET", "/metrics", get(root::metrics)),
-    ]
+    ];
+    ours.into_iter().chain(otlp).collect()
 }
 
 /// Every path with who may ask it.
@@ -145,7 +148,10 @@ pub(crate) fn routes() -> Vec<crate::Route> {
         root::openapi,
         root::healthz,
         root::readyz,
-        root::metrics
+        root::metrics,
+        crate::otlp::http::metrics,
+        crate::otlp::http::traces,
+        crate::otlp::http::logs
     ),
     components(schemas(crate::error::ErrorBody))
 )]

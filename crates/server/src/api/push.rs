@@ -1,7 +1,5 @@
 //! The push door: one protobuf request in, its answer out once it is durable.
 
-use std::io::Read;
-
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -15,24 +13,14 @@ use crate::access::Caller;
 use crate::app::{App, blocking, turn};
 use crate::error::ApiError;
 use crate::ingest;
+use crate::unpack::{Packing, UnpackError, unpack};
 
 /// Largest body as it travels, bytes.
 pub(crate) const BODY_BYTES_MAX: usize = 32 << 20;
 /// Bytes that a body takes at a time from the bound on all bodies.
 const BODY_PIECE_BYTES: usize = 256 << 10;
-/// Bytes that are unpacked without measuring first.
-const FIRST_BYTES: u64 = 4 << 20;
-/// Largest zstd window, as a power of two: 32 MiB.
-const WINDOW_LOG_MAX: u32 = 25;
 /// Name of this door in the counters.
 const DOOR: &str = "push";
-
-#[derive(Debug, Clone, Copy)]
-enum Packing {
-    Zstd,
-    Gzip,
-    Plain,
-}
 
 /// Takes points, facts and signs of life of a run; the answer comes when they are durable.
 ///
@@ -70,8 +58,8 @@ pub(crate) async fn push(
 
 async fn take(app: &App, caller: Caller, request: Request) -> Result<Response, ApiError> {
     let packing = packing(request.headers())?;
-    check_declared(request.headers())?;
-    let (body, bodies) = collect(app, request.into_body()).await?;
+    check_declared(request.headers(), BODY_BYTES_MAX)?;
+    let (body, bodies) = collect(app, request.into_body(), BODY_BYTES_MAX).await?;
     let decoding = turn(&app.turns.decoding, 1).await?;
     let shared = app.clone();
     let checked = blocking(move || {
@@ -103,43 +91,42 @@ fn packing(headers: &HeaderMap) -> Result<Packing, ApiError> {
         let message = format!("content type `{}` is not taken here", super::shown(kind));
         return Err(wrong(message).hint(format!("send `{CONTENT_TYPE}`")));
     }
-    match text(header::CONTENT_ENCODING).as_deref() {
-        None | Some("" | "identity") => Ok(Packing::Plain),
-        Some("zstd") => Ok(Packing::Zstd),
-        Some("gzip" | "x-gzip") => Ok(Packing::Gzip),
-        Some(other) => Err(wrong(format!("content encoding `{}` is not known", super::shown(other)))
-            .hint("use `zstd`, `gzip` or none")),
-    }
+    let named = text(header::CONTENT_ENCODING).unwrap_or_default();
+    Packing::of(&named).ok_or_else(|| {
+        wrong(format!("content encoding `{}` is not known", super::shown(&named)))
+            .hint("use `zstd`, `gzip` or none")
+    })
 }
 
 /// Refuses by its head what is too long.
-pub(super) fn check_declared(headers: &HeaderMap) -> Result<(), ApiError> {
+pub(crate) fn check_declared(headers: &HeaderMap, bytes_max: usize) -> Result<(), ApiError> {
     let Some(length) = headers.get(header::CONTENT_LENGTH) else { return Ok(()) };
     let length: Option<usize> = length.to_str().ok().and_then(|text| text.parse().ok());
     match length {
         None => Err(ApiError::bad("`content-length` is not a number")),
-        Some(length) if length > BODY_BYTES_MAX => Err(too_long()),
+        Some(length) if length > bytes_max => Err(too_long(bytes_max)),
         Some(_) => Ok(()),
     }
 }
 
-fn too_long() -> ApiError {
-    ApiError::too_large(format!("the body is over {BODY_BYTES_MAX} bytes")).hint("send it in parts")
+fn too_long(bytes_max: usize) -> ApiError {
+    ApiError::too_large(format!("the body is over {bytes_max} bytes")).hint("send it in parts")
 }
 
 /// Receives a body. Its bytes count against the bound on all bodies as they arrive: one that is
 /// announced and never comes takes no room from the others.
-pub(super) async fn collect(
+pub(crate) async fn collect(
     app: &App,
     mut body: Body,
+    bytes_max: usize,
 ) -> Result<(Vec<u8>, Vec<OwnedSemaphorePermit>), ApiError> {
     let (mut bytes, mut permits, mut counted) = (Vec::new(), Vec::new(), 0);
     while let Some(frame) = body.frame().await {
         let frame =
             frame.map_err(|error| ApiError::bad(format!("the body did not arrive whole: {error}")))?;
         let Some(data) = frame.data_ref() else { continue };
-        if bytes.len() + data.len() > BODY_BYTES_MAX {
-            return Err(too_long());
+        if bytes.len() + data.len() > bytes_max {
+            return Err(too_long(bytes_max));
         }
         bytes.extend_from_slice(data);
         while counted < bytes.len() {
@@ -151,52 +138,14 @@ pub(super) async fn collect(
 }
 
 fn decode(packing: Packing, body: &[u8]) -> Result<PushRequest, PushError> {
-    let gzip = || flate2::read::MultiGzDecoder::new(body);
-    match packing {
-        Packing::Plain => wire::push::decode_plain(body),
-        Packing::Gzip => wire::push::decode_plain(&unpack(gzip, "gzip")?),
-        Packing::Zstd => {
-            let zstd = || {
-                let mut decoder = zstd::stream::read::Decoder::with_buffer(body)?;
-                decoder.window_log_max(WINDOW_LOG_MAX)?;
-                Ok::<_, std::io::Error>(decoder)
-            };
-            wire::push::decode_plain(&unpack(|| Opened(zstd()), "zstd")?)
-        }
+    if packing == Packing::Plain {
+        return wire::push::decode_plain(body);
     }
-}
-
-/// A decoder that may have failed to open; reading says so.
-struct Opened<R>(std::io::Result<R>);
-
-impl<R: Read> Read for Opened<R> {
-    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        match &mut self.0 {
-            Ok(reader) => reader.read(into),
-            Err(error) => Err(std::io::Error::new(error.kind(), error.to_string())),
-        }
-    }
-}
-
-/// Unpacks a body. One that grows beyond [`FIRST_BYTES`] is measured to its end before more is kept,
-/// so that a decompression bomb costs time within bounds, and no memory.
-fn unpack<R: Read>(open: impl Fn() -> R, packing: &str) -> Result<Vec<u8>, PushError> {
-    let broken =
-        |error: std::io::Error| PushError::Invalid(format!("the body is not whole {packing} data: {error}"));
-    let mut plain = Vec::new();
-    open().take(FIRST_BYTES).read_to_end(&mut plain).map_err(broken)?;
-    if (plain.len() as u64) < FIRST_BYTES {
-        return Ok(plain);
-    }
-    drop(plain);
-    let limit = DECOMPRESSED_BYTES_MAX as u64;
-    let bytes = std::io::copy(&mut open().take(limit + 1), &mut std::io::sink()).map_err(broken)?;
-    if bytes > limit {
-        return Err(PushError::TooLarge { limit: DECOMPRESSED_BYTES_MAX });
-    }
-    let mut plain = Vec::with_capacity(bytes as usize);
-    open().take(limit).read_to_end(&mut plain).map_err(broken)?;
-    Ok(plain)
+    let plain = unpack(packing, body, DECOMPRESSED_BYTES_MAX).map_err(|error| match error {
+        UnpackError::Broken { .. } => PushError::Invalid(error.to_string()),
+        UnpackError::TooLarge { limit } => PushError::TooLarge { limit },
+    })?;
+    wire::push::decode_plain(&plain)
 }
 
 fn unusable(error: PushError) -> ApiError {

@@ -21,7 +21,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::access::{Caller, Certified, Closed, refusal};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::{guard, metrana};
+use crate::{guard, metrana, otlp};
 
 pub(crate) use codec::Raw;
 pub(crate) use incoming::{Incoming, MESSAGE_TIME_MAX, late};
@@ -30,6 +30,7 @@ pub(crate) use incoming::{Incoming, MESSAGE_TIME_MAX, late};
 pub(crate) fn router(app: &App) -> Router {
     let panicked = Arc::clone(app);
     metrana::routes(app)
+        .merge(otlp::grpc::routes(app))
         .fallback(|| async { answer(Status::unimplemented("this server has no such gRPC service")) })
         .layer(CatchPanicLayer::custom(move |panic: Box<dyn std::any::Any + Send>| {
             drop(guard::after_panic(&panicked, &*panic));
@@ -42,6 +43,7 @@ pub(crate) fn router(app: &App) -> Router {
 pub(crate) fn calls(bytes_max: usize) -> tonic::server::Grpc<Raw> {
     tonic::server::Grpc::new(Raw)
         .accept_compressed(CompressionEncoding::Gzip)
+        .accept_compressed(CompressionEncoding::Deflate)
         .accept_compressed(CompressionEncoding::Zstd)
         .max_decoding_message_size(bytes_max)
 }
@@ -58,7 +60,9 @@ pub(crate) fn status(error: &ApiError) -> Status {
         StatusCode::UNAUTHORIZED => Code::Unauthenticated,
         StatusCode::FORBIDDEN => Code::PermissionDenied,
         StatusCode::NOT_FOUND => Code::NotFound,
+        StatusCode::PAYLOAD_TOO_LARGE => Code::ResourceExhausted,
         StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
+        StatusCode::NOT_IMPLEMENTED => Code::Unimplemented,
         _ => Code::Internal,
     };
     Status::new(code, error.words())

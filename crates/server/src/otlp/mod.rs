@@ -4,8 +4,9 @@
 //! signal, which stores all of it in one commit and says what became of it point by point. Nothing is
 //! acknowledged before it is durable.
 
-#![allow(dead_code, reason = "the doors come next")]
-
+mod body;
+pub(crate) mod grpc;
+pub(crate) mod http;
 mod logs;
 mod metrics;
 mod runs;
@@ -23,7 +24,6 @@ use crate::access::Caller;
 use crate::app::Shared;
 use crate::ingest::outcome;
 
-#[expect(unused_imports, reason = "the signals come next")]
 pub(crate) use runs::{Seen, Sources, has_telemetry};
 
 /// A request that came in whole.

@@ -10,7 +10,7 @@ use store::SeriesId;
 use wire::remote_write::{self, Item, Outcome, RemoteWriteError, Series, Version, Written};
 
 use crate::access::Caller;
-use crate::api::push::{check_declared, collect};
+use crate::api::push::{BODY_BYTES_MAX, check_declared, collect};
 use crate::api::shown;
 use crate::app::{App, Shared, blocking, turn};
 use crate::error::ApiError;
@@ -60,8 +60,8 @@ fn with_counts(mut response: Response, written: Written) -> Response {
 
 async fn take(app: &App, caller: Caller, request: Request) -> Result<Outcome, ApiError> {
     let version = version(request.headers())?;
-    check_declared(request.headers())?;
-    let (body, bodies) = collect(app, request.into_body()).await?;
+    check_declared(request.headers(), BODY_BYTES_MAX)?;
+    let (body, bodies) = collect(app, request.into_body(), BODY_BYTES_MAX).await?;
     let decoding = turn(&app.turns.decoding, 1).await?;
     let shared = app.clone();
     let intake = blocking(move || {
