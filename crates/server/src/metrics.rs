@@ -60,6 +60,12 @@ pub(crate) struct Metrics {
     started_ms: i64,
     /// Points stored, by door.
     pub(crate) samples: Family,
+    /// Spans taken, by door.
+    pub(crate) spans: Family,
+    /// Log records taken, by door.
+    pub(crate) records: Family,
+    /// Bytes of OTLP's requests, by door.
+    pub(crate) ingest_bytes: Family,
     /// Points refused for a label that each of them has another value of.
     pub(crate) refused_labels: Family,
     /// Points refused, by door and reason.
@@ -103,6 +109,17 @@ impl Metrics {
             started: Instant::now(),
             started_ms: now_ms,
             samples: Family::new("truegauge_ingest_samples_total", door, "Points stored."),
+            spans: Family::new("truegauge_ingest_spans_total", door, "Spans stored, repetitions included."),
+            records: Family::new(
+                "truegauge_ingest_records_total",
+                door,
+                "Log records stored, repetitions included.",
+            ),
+            ingest_bytes: Family::new(
+                "truegauge_ingest_bytes_total",
+                door,
+                "Bytes of requests of OTLP, unpacked and as protobuf.",
+            ),
             refused_labels: Family::new(
                 "truegauge_ingest_refused_labels_total",
                 &["door", "label", "job"],
@@ -111,12 +128,12 @@ impl Metrics {
             rejected: Family::new(
                 "truegauge_ingest_rejected_total",
                 &["door", "reason"],
-                "Points refused at a door.",
+                "Points, spans and log records refused at a door.",
             ),
             requests: Family::new(
                 "truegauge_ingest_requests_total",
                 &["door", "outcome"],
-                "Requests that brought points.",
+                "Requests that brought points, spans or log records.",
             ),
             exemplars: Family::new(
                 "truegauge_ingest_exemplars_total",
@@ -185,7 +202,13 @@ impl Metrics {
         for family in
             [&self.samples, &self.rejected, &self.requests, &self.answers, &self.spools, &self.refused]
                 .into_iter()
-                .chain([&self.refused_labels, &self.exemplars])
+                .chain([
+                    &self.refused_labels,
+                    &self.exemplars,
+                    &self.spans,
+                    &self.records,
+                    &self.ingest_bytes,
+                ])
         {
             family.write(&mut page);
         }

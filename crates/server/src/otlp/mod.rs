@@ -89,6 +89,14 @@ pub(crate) fn take(shared: &Shared, signal: Signal, arrival: &Arrival<'_>) -> Re
     };
     let metrics = &shared.metrics;
     metrics.requests.add(&[arrival.door, counted], 1);
+    metrics.ingest_bytes.add(&[arrival.door], arrival.body.len() as u64);
+    let accepted = taken.as_ref().map_or(0, |outcome| outcome.accepted);
+    match signal {
+        // A point may be several samples; they are counted where they are stored.
+        Signal::Metrics => {}
+        Signal::Traces => metrics.spans.add(&[arrival.door], accepted),
+        Signal::Logs => metrics.records.add(&[arrival.door], accepted),
+    }
     for (reason, count) in taken.iter().flat_map(Outcome::reasons) {
         metrics.rejected.add(&[arrival.door, reason], *count);
     }

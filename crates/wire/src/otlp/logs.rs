@@ -29,6 +29,8 @@ pub struct Record<'a, 'r> {
     pub event: &'a str,
     /// What it says.
     pub body: Cow<'a, str>,
+    /// Whether the body may be a message of a chat: it is no plain text, or of an event `gen_ai.*`.
+    pub is_text: bool,
     /// Its attributes, without texts of prompts and completions unless they are asked for.
     pub attributes: Attributes<'a>,
     /// The trace it was written in.
@@ -42,7 +44,7 @@ pub type RecordSink<'s> = &'s mut dyn FnMut(&Record<'_, '_>) -> Result<(), Refus
 
 /// Reads a body and hands its records to `sink` in order; `now_ns` stands for times that are missing.
 /// Without `keep_text`, texts of prompts and completions are not among their attributes, and a body
-/// that may be one, since it is no plain text or of an event `gen_ai.*`, is left out. On an error nothing of the body counts.
+/// that [`Record::is_text`] is left out. On an error nothing of the body counts.
 pub fn read(body: &[u8], now_ns: i64, keep_text: bool, sink: RecordSink<'_>) -> Result<Outcome, OtlpError> {
     if body.len() > BODY_BYTES_MAX {
         return Err(OtlpError::TooMuch { what: "bytes unpacked", limit: BODY_BYTES_MAX });
@@ -78,6 +80,7 @@ fn record<'a, 'r>(
         severity_text: "",
         event: "",
         body: Cow::Borrowed(""),
+        is_text: false,
         attributes: Attributes::default(),
         trace: None,
         span: None,
@@ -104,8 +107,8 @@ fn record<'a, 'r>(
         text::drop_texts(&mut record.attributes.list);
     }
     // Messages of chats come as maps and lists, or as events of their own; a log line is plain text.
-    let is_chat = matches!(body, Value::Map(_) | Value::List(_)) || record.event.starts_with("gen_ai.");
-    if keep_text || !is_chat {
+    record.is_text = matches!(body, Value::Map(_) | Value::List(_)) || record.event.starts_with("gen_ai.");
+    if keep_text || !record.is_text {
         record.body = match body.text()? {
             Cow::Borrowed(all) => Cow::Borrowed(text::cut(all, RECORD_BYTES_MAX)),
             Cow::Owned(all) => Cow::Owned(text::cut(&all, RECORD_BYTES_MAX).to_owned()),
