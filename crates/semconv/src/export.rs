@@ -37,6 +37,53 @@ pub const SWITCHES: [Switch; 13] = [
     switch(&["USER_ID"], "", "Who owns the run."),
 ];
 
+/// Variables of OpenTelemetry's own that count too, without a prefix. Where one has a name for each
+/// signal, as `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, that goes first.
+pub const VARIABLES: [Switch; 22] = [
+    switch(&["OTEL_SDK_DISABLED"], "false", "`true` exports nothing, whatever else is set."),
+    switch(&["OTEL_SERVICE_NAME"], "training", "`service.name`."),
+    switch(&["OTEL_RESOURCE_ATTRIBUTES"], "", "More attributes of the resource, as `key=value,key=value`."),
+    switch(
+        &["OTEL_EXPORTER_OTLP_ENDPOINT"],
+        "http://localhost:4317, with HTTP http://localhost:4318",
+        "Where data go; with HTTP `/v1/metrics` and its kin are added. The name for a signal is taken as it is.",
+    ),
+    switch(&["OTEL_EXPORTER_OTLP_PROTOCOL"], "grpc", "`grpc` or `http/protobuf`."),
+    switch(&["OTEL_EXPORTER_OTLP_HEADERS"], "", "Headers that go along, as `key=value,key=value`."),
+    switch(
+        &["OTEL_EXPORTER_OTLP_TIMEOUT"],
+        "10",
+        "Bound of one request: below 1000 in seconds, as Python's clients read it, else in milliseconds.",
+    ),
+    switch(&["OTEL_EXPORTER_OTLP_COMPRESSION"], "none", "`gzip` or `none`."),
+    switch(
+        &["OTEL_EXPORTER_OTLP_CERTIFICATE"],
+        "",
+        "PEM file of the authorities that servers are believed by.",
+    ),
+    switch(&["OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"], "", "PEM file of the client's certificate."),
+    switch(&["OTEL_EXPORTER_OTLP_CLIENT_KEY"], "", "PEM file of that certificate's private key."),
+    switch(
+        &["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"],
+        "cumulative",
+        "`cumulative`, `delta` or `lowmemory`.",
+    ),
+    switch(&["OTEL_METRIC_EXPORT_INTERVAL"], "10000", "Milliseconds between two exports of metrics."),
+    switch(&["OTEL_METRICS_EXEMPLAR_FILTER"], "trace_based", "`trace_based`, `always_on` or `always_off`."),
+    switch(
+        &["OTEL_TRACES_SAMPLER"],
+        "parentbased_always_on",
+        "Which traces are recorded, by OpenTelemetry's names.",
+    ),
+    switch(&["OTEL_TRACES_SAMPLER_ARG"], "1.0", "The share that a sampler by ratio keeps."),
+    switch(&["OTEL_BSP_SCHEDULE_DELAY"], "5000", "Milliseconds that a span waits at most."),
+    switch(&["OTEL_BSP_MAX_QUEUE_SIZE"], "2048", "Spans, and log records, that memory holds."),
+    switch(&["DEPLOYMENT_ENV"], "", "`deployment.environment`; else `ENVIRONMENT`."),
+    switch(&["ENVIRONMENT"], "", "`deployment.environment` where `DEPLOYMENT_ENV` is unset."),
+    switch(&["WANDB_ENTITY"], "", "`wandb.entity`."),
+    switch(&["WANDB_PROJECT"], "", "`wandb.project`."),
+];
+
 /// Which ranks export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RankStrategy {
@@ -69,5 +116,13 @@ mod tests {
         let switch = SWITCHES.iter().find(|switch| switch.keys.contains(&"EXPORT_STRATEGY")).unwrap();
         assert_eq!(switch.default, RANK_STRATEGIES[0].name);
         assert_eq!(switch.keys[0], "RANK_STRATEGY", "the guide's name goes first");
+    }
+
+    #[test]
+    fn a_name_is_one_switch() {
+        let mut names = std::collections::BTreeSet::new();
+        for name in SWITCHES.iter().chain(&VARIABLES).flat_map(|switch| switch.keys) {
+            assert!(names.insert(name), "{name} comes twice");
+        }
     }
 }

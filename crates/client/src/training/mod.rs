@@ -19,9 +19,12 @@ mod context;
 mod groups;
 mod identity;
 mod meter;
+mod reader;
+mod resource;
 mod settings;
 mod span;
 mod strategy;
+mod targets;
 
 use std::time::Duration;
 
@@ -164,7 +167,7 @@ impl Training {
 
     /// Whether spans are exported at all, as [`Training::start`] asks.
     pub fn is_tracing(&self) -> bool {
-        self.is_exporting() && self.settings.traces
+        self.settings.records_spans()
     }
 
     /// Starts a span now, in `scope`. Without export it is one that does nothing.

@@ -19,3 +19,4 @@ mod system;
 mod system_gpus;
 #[cfg(tg_linux)]
 mod system_roles;
+mod training_settings;
