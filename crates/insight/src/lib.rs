@@ -1,6 +1,12 @@
 //! What is known of a run and its machines, judged: pure functions over facts that come in as arguments.
 //!
 //! Layer 1. No I/O, no clock, no formats: catalogues, reports and the time are given, and the same facts
-//! always give the same answer. So far: why a chart is missing.
+//! always give the same answer. So far: why a chart is missing, where the time of a step and of a run
+//! goes, how far clocks are apart, and how much of its peak hardware is made use of.
 
+pub mod breakdown;
+pub mod clocks;
+pub mod goodput;
+pub mod mfu;
 pub mod missing;
+mod sweep;

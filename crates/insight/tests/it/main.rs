@@ -3,3 +3,4 @@
 mod hostile;
 mod missing;
 mod scene;
+mod steps;
