@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::Outcome;
+use super::put::{put_bytes, put_varint};
 
 /// In which form a request came, and so its answer goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,19 +112,4 @@ pub fn retry_info(seconds: u64) -> Vec<u8> {
     put_varint(&mut duration, 1, seconds);
     put_bytes(&mut out, 1, &duration);
     out
-}
-
-/// Appends a field that is a varint; zero is the same as no field.
-fn put_varint(out: &mut Vec<u8>, number: u32, value: u64) {
-    if value != 0 {
-        prost::encoding::encode_key(number, prost::encoding::WireType::Varint, out);
-        prost::encoding::encode_varint(value, out);
-    }
-}
-
-/// Appends a field of bytes.
-fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
-    prost::encoding::encode_key(number, prost::encoding::WireType::LengthDelimited, out);
-    prost::encoding::encode_varint(bytes.len() as u64, out);
-    out.extend_from_slice(bytes);
 }

@@ -15,10 +15,13 @@ pub mod metrics;
 pub mod names;
 mod outcome;
 mod proto;
+mod put;
+pub mod reply;
 mod resource;
 mod text;
 pub mod traces;
 mod value;
+pub mod write;
 
 pub use aliases::{Aliases, FAMILIES_MAX, Meant, settled};
 pub use buckets::{BOUNDS_MAX, Histogram, SENT_BUCKETS_MAX};
@@ -37,6 +40,8 @@ use proto::Fields;
 pub const BODY_BYTES_MAX: usize = 64 << 20;
 /// Most points in one request.
 pub const POINTS_MAX: usize = 1_000_000;
+/// Most different resources in one request of data points.
+pub const RESOURCES_MAX: usize = 65_536;
 /// Most attributes that are read of one resource, point, span, event, link or record.
 pub const ATTRIBUTES_MAX: usize = 128;
 /// Most exemplars that are read of one point.
