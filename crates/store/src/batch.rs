@@ -6,8 +6,9 @@ use model::{
     AttributeValue, Exemplar, LogRecord, RunChange, Sample, SeriesIdentity, Span, TagChange, WriterId,
 };
 
-use crate::SeriesId;
 use crate::metadata::MetricMetadata;
+use crate::telemetry::Block;
+use crate::{SeriesId, telemetry};
 
 /// Settings of a store.
 #[derive(Debug, Clone)]
@@ -107,13 +108,37 @@ pub enum Collision {
 
 impl Batch {
     /// About how many bytes the batch takes in memory.
-    pub(crate) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         let points: usize =
             self.points.len() * 2 + self.series.iter().map(|s| s.samples.len()).sum::<usize>();
         let metadata: usize =
             self.metadata.iter().map(|m| m.metric.len() + m.help.len() + m.unit.len() + 128).sum();
         let change: usize = self.change.iter().chain(&self.changes).map(change_bytes).sum();
-        points * size_of::<Sample>() + self.series.len() * 1_024 + change + metadata + 512
+        let state: usize =
+            self.state.iter().map(|(key, row)| key.len() + row.as_ref().map_or(0, Vec::len) + 128).sum();
+        let exemplars: usize = self.exemplars.len() * 1_024;
+        points * size_of::<Sample>() + self.series.len() * 1_024 + change + metadata + state + exemplars + 512
+    }
+}
+
+/// A batch on its way to the disk, its spans and log records packed.
+#[derive(Debug, Default)]
+pub(crate) struct Packed {
+    pub(crate) batch: Batch,
+    pub(crate) blocks: Vec<Block>,
+}
+
+impl Packed {
+    /// Done by the thread that brings the batch: it is most of the work of taking spans in.
+    pub(crate) fn of(mut batch: Batch) -> Self {
+        let blocks = telemetry::pack(&std::mem::take(&mut batch.spans), &std::mem::take(&mut batch.records));
+        Self { batch, blocks }
+    }
+
+    /// About how many bytes it takes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let block = |block: &Block| block.bytes.len() + block.keys.len() * 24;
+        self.batch.bytes() + self.blocks.iter().map(block).sum::<usize>()
     }
 }
 

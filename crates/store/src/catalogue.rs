@@ -9,7 +9,7 @@ use std::sync::Arc;
 use model::{RunId, WriterId};
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition};
 
-use crate::SeriesId;
+use crate::{SeriesId, StateRow};
 
 type Key<const N: usize> = [u8; N];
 type Table<const N: usize> = TableDefinition<'static, Key<N>, &'static [u8]>;
@@ -22,6 +22,9 @@ const SEGMENTS: Table<8> = Table::new("segments");
 const LOG: Table<8> = Table::new("log");
 const TOKENS: Table<6> = Table::new("tokens");
 const METADATA: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("metadata");
+const TELEMETRY: Table<8> = Table::new("telemetry");
+const EXEMPLARS: Table<8> = Table::new("exemplars");
+const STATE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("state");
 
 /// Version of tables and rows together.
 const FORMAT: u64 = 1;
@@ -38,6 +41,13 @@ pub(crate) struct Counters {
     pub(crate) segment: u64,
     /// The next log row's number.
     pub(crate) row: u64,
+    /// The next number of a row of spans or log records.
+    pub(crate) telemetry: u64,
+}
+
+impl Counters {
+    /// Those of a catalogue that holds nothing.
+    pub(crate) const FIRST: Self = Self { commit: 0, series: 1, segment: 1, row: 1, telemetry: 1 };
 }
 
 /// One transaction. A row without bytes is removed.
@@ -57,6 +67,14 @@ pub(crate) struct Change {
     pub(crate) rows_before: Option<u64>,
     /// From when on points of series of no run are complete.
     pub(crate) raw_from_ns: Option<i64>,
+    /// Spans and log records, by the number of their row.
+    pub(crate) telemetry: Vec<(u64, Option<Arc<[u8]>>)>,
+    /// Every row of them before this number goes.
+    pub(crate) telemetry_before: Option<u64>,
+    /// The caller's own rows, in order.
+    pub(crate) state: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// By number, in order of arrival.
+    pub(crate) exemplars: Vec<(u64, Option<Vec<u8>>)>,
 }
 
 impl Change {
@@ -72,6 +90,10 @@ impl Change {
             && self.rows.is_empty()
             && self.rows_before.is_none()
             && self.raw_from_ns.is_none()
+            && self.telemetry.is_empty()
+            && self.telemetry_before.is_none()
+            && self.state.is_empty()
+            && self.exemplars.is_empty()
     }
 }
 
@@ -91,6 +113,10 @@ pub(crate) struct Contents {
     pub(crate) tokens: Vec<([u8; 6], Vec<u8>)>,
     /// See [`Change::raw_from_ns`].
     pub(crate) raw_from_ns: Option<i64>,
+    pub(crate) exemplars: Vec<(u64, Vec<u8>)>,
+    /// Read of a damaged catalogue only, as are rows of state.
+    pub(crate) telemetry: Vec<(u64, Vec<u8>)>,
+    pub(crate) state: Vec<StateRow>,
     /// Rows that are not as they were written, in words.
     pub(crate) damage: Vec<String>,
 }
@@ -151,8 +177,7 @@ impl Catalogue {
         let database = guarded(|| Ok(builder.create(path)?))?;
         let catalogue = Self(database);
         if catalogue.counter("format")?.is_none() {
-            let counters = Counters { commit: 0, series: 1, segment: 1, row: 1 };
-            catalogue.commit(&Change::default(), counters)?;
+            catalogue.commit(&Change::default(), Counters::FIRST)?;
         }
         match catalogue.counter("format")? {
             Some(FORMAT) => Ok(catalogue),
@@ -189,6 +214,8 @@ impl Catalogue {
             series: get("series")?,
             segment: get("segment")?,
             row: get("row")?,
+            // Catalogues of before spans were kept lack it.
+            telemetry: self.counter("telemetry")?.unwrap_or(Counters::FIRST.telemetry),
         })
     }
 
@@ -198,9 +225,9 @@ impl Catalogue {
             let writing = self.0.begin_write()?;
             {
                 let mut meta = writing.open_table(META)?;
-                let Counters { commit, series, segment, row } = counters;
+                let Counters { commit, series, segment, row, telemetry } = counters;
                 let all = [("commit", commit), ("series", series), ("segment", segment), ("row", row)];
-                for (name, value) in all {
+                for (name, value) in all.into_iter().chain([("telemetry", telemetry)]) {
                     meta.insert(name, value)?;
                 }
                 if let Some(raw_from_ns) = change.raw_from_ns {
@@ -229,6 +256,7 @@ impl Catalogue {
                     let tokens = change.tokens.iter().map(|(id, row)| (*id, row.as_deref()));
                     put(&mut writing.open_table(TOKENS)?, tokens)?;
                 }
+                put_telemetry(&writing, change)?;
                 let mut log = writing.open_table(LOG)?;
                 let first = counters.row - change.rows.len() as u64;
                 put(&mut log, (first..).zip(&change.rows).map(|(id, row)| (number(&id), Some(&row[..]))))?;
@@ -257,6 +285,7 @@ impl Catalogue {
             let series = all(&reading, SERIES, &mut damage)?.into_iter();
             let runs = all(&reading, RUNS, &mut damage)?.into_iter();
             let segments = all(&reading, SEGMENTS, &mut damage)?.into_iter();
+            let exemplars = later(&reading, EXEMPLARS, &mut damage)?.into_iter();
             Ok(Contents {
                 counters,
                 series: series.map(|(key, row)| (number(key), row.into())).collect(),
@@ -265,8 +294,11 @@ impl Catalogue {
                 writers: all(&reading, WRITERS, &mut damage)?,
                 segments: segments.map(|(key, row)| (number(key), row)).collect(),
                 metadata: metadata(&reading, &mut damage)?,
-                tokens: tokens(&reading, &mut damage)?,
+                tokens: later(&reading, TOKENS, &mut damage)?,
                 raw_from_ns,
+                exemplars: exemplars.map(|(key, row)| (number(key), row)).collect(),
+                telemetry: Vec::new(),
+                state: Vec::new(),
                 damage,
             })
         })
@@ -274,9 +306,19 @@ impl Catalogue {
 
     /// Hands the log's rows to `each`, in order; a damaged one as an error in words.
     pub(crate) fn rows(&self, each: &mut EachRow<'_>) -> Result<()> {
+        self.each_row(LOG, each)
+    }
+
+    /// The same of rows of spans and log records.
+    pub(crate) fn telemetry_rows(&self, each: &mut EachRow<'_>) -> Result<()> {
+        self.each_row(TELEMETRY, each)
+    }
+
+    fn each_row(&self, table: Table<8>, each: &mut EachRow<'_>) -> Result<()> {
         guarded(|| {
             let reading = self.0.begin_read()?;
-            for row in reading.open_table(LOG)?.iter()? {
+            let Some(table) = opened(&reading, table)? else { return Ok(()) };
+            for row in table.iter()? {
                 let (key, sealed) = row?;
                 let number = u64::from_be_bytes(key.value());
                 let row = unsealed(&key.value(), sealed.value());
@@ -285,6 +327,65 @@ impl Catalogue {
             Ok(())
         })
     }
+}
+
+/// The table, unless the catalogue is older than it.
+fn opened<K: redb::Key + 'static, V: redb::Value + 'static>(
+    reading: &ReadTransaction,
+    table: TableDefinition<'static, K, V>,
+) -> Result<Option<redb::ReadOnlyTable<K, V>>> {
+    match reading.open_table(table) {
+        Ok(table) => Ok(Some(table)),
+        Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The rows of the caller's own whose keys start with `prefix`, in order; damaged ones are said.
+pub(crate) fn state(snapshot: &Snapshot, prefix: &[u8], damage: &mut Vec<String>) -> Result<Vec<StateRow>> {
+    guarded(|| {
+        let mut rows = Vec::new();
+        let Some(table) = opened(&snapshot.0, STATE)? else { return Ok(rows) };
+        for row in table.range(prefix..)? {
+            let (key, sealed) = row?;
+            let key = key.value();
+            if !key.starts_with(prefix) {
+                break;
+            }
+            match unsealed(key, sealed.value()) {
+                Some(row) => rows.push((key.to_vec(), row.to_vec())),
+                None => {
+                    damage.push(format!("a row of the catalogue's table `state` is damaged: key {key:02x?}"));
+                }
+            }
+        }
+        Ok(rows)
+    })
+}
+
+fn put_telemetry(writing: &redb::WriteTransaction, change: &Change) -> Result<()> {
+    let number = |id: &u64| id.to_be_bytes();
+    if !change.telemetry.is_empty() || change.telemetry_before.is_some() {
+        let mut table = writing.open_table(TELEMETRY)?;
+        put(&mut table, change.telemetry.iter().map(|(id, row)| (number(id), row.as_deref())))?;
+        if let Some(end) = change.telemetry_before {
+            table.retain_in(..end.to_be_bytes(), |_, _| false)?;
+        }
+    }
+    if !change.exemplars.is_empty() {
+        let mut table = writing.open_table(EXEMPLARS)?;
+        put(&mut table, change.exemplars.iter().map(|(id, row)| (number(id), row.as_deref())))?;
+    }
+    if !change.state.is_empty() {
+        let mut table = writing.open_table(STATE)?;
+        for (key, row) in &change.state {
+            match row {
+                Some(row) => _ = table.insert(&**key, &sealed(key, row)[..])?,
+                None => _ = table.remove(&**key)?,
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Copies a snapshot into a new database at `path`, durably.
@@ -301,6 +402,9 @@ pub(crate) fn write_copy(snapshot: &Snapshot, path: &Path) -> Result<()> {
         copy(reading, &writing, WRITERS)?;
         copy(reading, &writing, METADATA)?;
         copy(reading, &writing, TOKENS)?;
+        copy(reading, &writing, TELEMETRY)?;
+        copy(reading, &writing, EXEMPLARS)?;
+        copy(reading, &writing, STATE)?;
         writing.commit()?;
         Ok(())
     })
@@ -311,11 +415,7 @@ fn copy<K: redb::Key + 'static, V: redb::Value + 'static>(
     writing: &redb::WriteTransaction,
     table: TableDefinition<'static, K, V>,
 ) -> Result<()> {
-    let from = match reading.open_table(table) {
-        Ok(from) => from,
-        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(()),
-        Err(error) => return Err(error.into()),
-    };
+    let Some(from) = opened(reading, table)? else { return Ok(()) };
     let mut to = writing.open_table(table)?;
     for row in from.iter()? {
         let (key, value) = row?;
@@ -351,12 +451,48 @@ pub(crate) fn salvage(path: &Path) -> (Contents, Vec<Vec<u8>>) {
         writers: sound(reading, WRITERS, &mut damage),
         segments: segments.map(|(key, row)| (number(key), row)).collect(),
         metadata: guarded(|| metadata(reading, &mut damage)).unwrap_or_default(),
-        tokens: guarded(|| tokens(reading, &mut damage)).unwrap_or_default(),
+        tokens: sound_later(reading, TOKENS, &mut damage),
         raw_from_ns: None,
+        exemplars: numbered(sound_later(reading, EXEMPLARS, &mut damage)),
+        telemetry: numbered(sound_later(reading, TELEMETRY, &mut damage)),
+        state: sound_state(reading, &mut damage),
         damage: Vec::new(),
     };
     let log = sound(reading, LOG, &mut damage).into_iter().map(|(_, row)| row).collect();
     (Contents { damage, ..contents }, log)
+}
+
+fn numbered(rows: Vec<(Key<8>, Vec<u8>)>) -> Vec<(u64, Vec<u8>)> {
+    rows.into_iter().map(|(key, row)| (u64::from_be_bytes(key), row)).collect()
+}
+
+/// As [`sound`], of a table that older catalogues do not have.
+fn sound_later<const N: usize>(
+    reading: &ReadTransaction,
+    table: Table<N>,
+    damage: &mut Vec<String>,
+) -> Vec<(Key<N>, Vec<u8>)> {
+    let lacks = guarded(|| Ok(opened(reading, table)?.is_none()));
+    if matches!(lacks, Ok(true)) { Vec::new() } else { sound(reading, table, damage) }
+}
+
+/// The sound rows of the caller's own, up to the damage.
+fn sound_state(reading: &ReadTransaction, damage: &mut Vec<String>) -> Vec<StateRow> {
+    let mut rows = Vec::new();
+    let read = guarded(|| {
+        let Some(table) = opened(reading, STATE)? else { return Ok(()) };
+        for row in table.iter()? {
+            let (key, sealed) = row?;
+            rows.extend(
+                unsealed(key.value(), sealed.value()).map(|row| (key.value().to_vec(), row.to_vec())),
+            );
+        }
+        Ok(())
+    });
+    if let Err(error) = read {
+        damage.push(format!("the catalogue's table `state`: {error}"));
+    }
+    rows
 }
 
 /// The sound rows of a damaged table: from its start up to the damage, then from its end back to it.
@@ -393,11 +529,7 @@ fn sound<const N: usize>(
 
 /// What is said about metrics. Catalogues that are older than the table have none.
 fn metadata(reading: &ReadTransaction, damage: &mut Vec<String>) -> Result<Vec<(String, Vec<u8>)>> {
-    let table = match reading.open_table(METADATA) {
-        Ok(table) => table,
-        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    };
+    let Some(table) = opened(reading, METADATA)? else { return Ok(Vec::new()) };
     let mut rows = Vec::new();
     for row in table.iter()? {
         let (key, sealed) = row?;
@@ -411,13 +543,13 @@ fn metadata(reading: &ReadTransaction, damage: &mut Vec<String>) -> Result<Vec<(
     Ok(rows)
 }
 
-/// Access tokens. Catalogues in which none was ever made have no such table.
-fn tokens(reading: &ReadTransaction, damage: &mut Vec<String>) -> Result<Vec<([u8; 6], Vec<u8>)>> {
-    match reading.open_table(TOKENS) {
-        Ok(_) => all(reading, TOKENS, damage),
-        Err(redb::TableError::TableDoesNotExist(_)) => Ok(Vec::new()),
-        Err(error) => Err(error.into()),
-    }
+/// Every sound row of a table that older catalogues do not have.
+fn later<const N: usize>(
+    reading: &ReadTransaction,
+    table: Table<N>,
+    damage: &mut Vec<String>,
+) -> Result<Vec<(Key<N>, Vec<u8>)>> {
+    if opened(reading, table)?.is_some() { all(reading, table, damage) } else { Ok(Vec::new()) }
 }
 
 /// Every sound row of a table, in order.

@@ -6,7 +6,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::batch::{AppendError, Batch, Receipt};
+use crate::batch::{AppendError, Batch, Packed, Receipt};
 use crate::store::Inner;
 
 /// Most bytes, in memory, of the batches of one commit, unless one batch alone is larger.
@@ -15,7 +15,7 @@ const GROUP_BYTES_MAX: usize = 32 << 20;
 type Answer = Result<Receipt, AppendError>;
 
 struct Waiting {
-    batch: Batch,
+    batch: Packed,
     bytes: usize,
     reply: SyncSender<Answer>,
 }
@@ -47,6 +47,7 @@ impl Queue {
 
     /// Waits for the batch's commit.
     pub(crate) fn append(&self, batch: Batch, batches_max: usize, bytes_max: usize) -> Answer {
+        let batch = Packed::of(batch);
         let bytes = batch.bytes();
         let (reply, answer) = sync_channel(1);
         {
@@ -92,7 +93,7 @@ impl Queue {
 pub(crate) fn start(inner: Arc<Inner>) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("store-commit".into()).spawn(move || {
         while let Some(group) = inner.queue.next_group() {
-            let (batches, replies): (Vec<Batch>, Vec<_>) =
+            let (batches, replies): (Vec<Packed>, Vec<_>) =
                 group.into_iter().map(|w| (w.batch, w.reply)).unzip();
             // A panic would be a mistake of ours; it must not end all writing for good.
             let answers = catch_unwind(AssertUnwindSafe(|| inner.commit_group(batches))).unwrap_or_default();

@@ -16,6 +16,7 @@ mod codec;
 mod column;
 mod committer;
 mod counting;
+mod exemplars;
 mod head;
 mod index;
 mod lock;
@@ -37,6 +38,7 @@ mod select;
 mod series;
 mod staging;
 mod store;
+mod telemetry;
 mod times;
 mod tokens;
 
@@ -46,18 +48,25 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use model::{RolledUp, RollupAsk, RollupBucket, RunId, RunRecord, SeriesIdentity};
+use model::{
+    Exemplar, LogRecord, RecordAsk, RolledUp, RollupAsk, RollupBucket, RunId, RunRecord, SeriesIdentity,
+    Span, SpanAsk,
+};
 
 pub use backup::{Backup, BackupError};
 pub use batch::{AppendError, Batch, Collision, OpenError, Options, Receipt, SeriesBatch};
 pub use chunk::{Chunk, Summary};
 pub use counting::{LabelCount, PopulationCount, TakeValue};
+pub use exemplars::{EXEMPLARS_MAX, EXEMPLARS_PER_SERIES_MAX};
 pub use matcher::{MatchOp, Matcher};
 pub use metadata::MetricMetadata;
 pub use read::{Block, ReadError};
 pub use select::{Cardinality, Counted, Found};
 pub use series::SeriesInfo;
 pub use tokens::{Bounds, Scope, Scopes, TOKEN_NAME_BYTES_MAX, TokenRecord};
+
+/// A row of the caller's own: key and bytes.
+pub type StateRow = (Vec<u8>, Vec<u8>);
 
 /// A series' number within one store; never given twice.
 pub type SeriesId = u64;
@@ -270,6 +279,46 @@ impl Store {
         visit: &mut dyn FnMut(&dyn Chunk) -> ControlFlow<()>,
     ) -> Result<(), ReadError> {
         self.0.inner.read(series, (from_ns, to_ns), visit)
+    }
+
+    /// The rows of [`Batch::state`] whose keys start with `prefix`, in order of key. Reads the disk: it is
+    /// for the start.
+    pub fn state(&self, prefix: &[u8]) -> Result<Vec<StateRow>, ReadError> {
+        self.0.inner.state_rows(prefix)
+    }
+
+    /// Hands the spans that are asked for to `visit`, in order of start, ties by run, instance, trace and
+    /// id. Of those known by the same run, instance, trace and id only the one that arrived last counts.
+    /// Few blocks are in memory at once. A damaged block is left out and reported in
+    /// [`Status::damage`]; spans of deleted runs are not among them.
+    pub fn spans(
+        &self,
+        ask: &SpanAsk,
+        visit: &mut dyn FnMut(Span) -> ControlFlow<()>,
+    ) -> Result<(), ReadError> {
+        self.0.inner.spans(ask, visit);
+        Ok(())
+    }
+
+    /// The same for log records, in order of time, ties as they arrived.
+    pub fn records(
+        &self,
+        ask: &RecordAsk,
+        visit: &mut dyn FnMut(LogRecord) -> ControlFlow<()>,
+    ) -> Result<(), ReadError> {
+        self.0.inner.records(ask, visit);
+        Ok(())
+    }
+
+    /// The exemplars of a series with `from_ns <= time <= to_ns`, in order of time. Of each series the
+    /// newest [`EXEMPLARS_PER_SERIES_MAX`] to arrive are kept, of all series together the newest
+    /// [`EXEMPLARS_MAX`].
+    pub fn exemplars(&self, series: SeriesId, from_ns: i64, to_ns: i64) -> Vec<Exemplar> {
+        let state = self.0.inner.read_state();
+        if state.visible_info(series).is_none() {
+            return Vec::new();
+        }
+        state.exemplars.of(series, from_ns, to_ns)
     }
 
     /// Hides a run; its points stay until [`Store::restore_run`] or [`Store::purge_deleted`].

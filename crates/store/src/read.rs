@@ -11,12 +11,12 @@ use crate::head::MemoryChunk;
 use crate::segment::{Encoded, Entry, SEALED_POINTS_MAX, Segment};
 use crate::series::State;
 
-/// Why points can't be read.
+/// Why something can't be read.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read series {series}: {reason}")]
+#[error("cannot read {what}: {reason}")]
 pub struct ReadError {
-    /// The series.
-    pub series: SeriesId,
+    /// What was to be read.
+    pub what: String,
     /// What was found, and where.
     pub reason: String,
 }
@@ -188,7 +188,7 @@ impl Chunk for WholeChunk {
             WholePoints::Encoded(chunk) => chunk.samples(),
         };
         let broken = || "a sound chunk can't be decoded by this version".to_owned();
-        samples.ok_or_else(|| ReadError { series: self.series, reason: broken() })
+        samples.ok_or_else(|| ReadError { what: format!("series {}", self.series), reason: broken() })
     }
 }
 
@@ -235,7 +235,7 @@ impl Block<'_> {
             },
         };
         let broken = || "a sound chunk can't be decoded by this version".to_owned();
-        decoded.ok_or_else(|| ReadError { series: self.series, reason: broken() })
+        decoded.ok_or_else(|| ReadError { what: format!("series {}", self.series), reason: broken() })
     }
 }
 

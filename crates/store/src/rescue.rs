@@ -104,8 +104,14 @@ fn adopt(
         rows: log,
         rows_before: None,
         raw_from_ns: None,
+        telemetry: contents.telemetry.into_iter().map(|(id, row)| (id, Some(row.into()))).collect(),
+        telemetry_before: None,
+        state: contents.state.into_iter().map(|(key, row)| (key, Some(row))).collect(),
+        exemplars: contents.exemplars.into_iter().map(|(id, row)| (id, Some(row))).collect(),
     };
-    let mut counters = Counters { commit: 1, series: 1, segment: 1, row: 1 + change.rows.len() as u64 };
+    let telemetry = change.telemetry.iter().map(|(id, _)| *id + 1).max().unwrap_or(1);
+    let mut counters =
+        Counters { commit: 1, row: 1 + change.rows.len() as u64, telemetry, ..Counters::FIRST };
     for (id, path) in segment_files(dir) {
         counters.segment = counters.segment.max(id + 1);
         match adopt_segment(dir, id, &path, &mut known, &mut change) {

@@ -8,12 +8,14 @@ use model::{Labels, RunId, RunRecord, Sample, SeriesIdentity, WriterId};
 use crate::SeriesId;
 use crate::by_number::ByNumber;
 use crate::chunk::Summary;
+use crate::exemplars::Exemplars;
 use crate::head::{Head, MemoryChunk};
 use crate::index::Index;
 use crate::metadata::MetricMetadata;
 use crate::record::{self, Sequences};
 use crate::rollup::{day_end, day_start};
 use crate::segment::{Class, Opened, Segment};
+use crate::telemetry::Telemetry;
 use crate::tokens::TokenRecord;
 
 /// What is known of a series without reading its points.
@@ -148,6 +150,9 @@ pub(crate) struct State {
     pub(crate) incomplete: bool,
     /// Segments may hold points of series that are no more.
     pub(crate) purged: bool,
+    /// Spans and log records.
+    pub(crate) telemetry: Telemetry,
+    pub(crate) exemplars: Exemplars,
 }
 
 impl State {
@@ -272,6 +277,7 @@ impl State {
     pub(crate) fn forget_series(&mut self, ids: &[SeriesId]) {
         let identities = ids.iter().filter_map(|id| Some((*id, &*self.series.get(id)?.identity)));
         self.index.remove(identities);
+        self.exemplars.forget_series(ids);
         for series in ids.iter().filter_map(|id| self.series.remove(id)) {
             self.head_points -= series.head.points();
             self.head_series -= u64::from(!series.head.is_empty());

@@ -6,19 +6,21 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use model::{
-    LABELS_PER_SERIES_MAX, RunChange, RunId, RunRecord, SERIES_PER_RUN_METRIC_MAX, Sample, SeriesIdentity,
-    WriterId,
+    Exemplar, LABELS_PER_SERIES_MAX, RunChange, RunId, RunRecord, SERIES_PER_RUN_METRIC_MAX, Sample,
+    SeriesIdentity, WriterId,
 };
 
 use crate::appended::Appended;
-use crate::batch::{AppendError, Batch, Collision, Options, Receipt, SeriesBatch};
+use crate::batch::{AppendError, Collision, Options, Packed, Receipt, SeriesBatch};
 use crate::catalogue::{Change, Counters};
 use crate::chunk;
+use crate::exemplars::ExemplarRows;
 use crate::head::{self, MemoryChunk};
 use crate::metadata::{METRICS_MAX, MetricMetadata};
 use crate::read::{Piece, Sources};
 use crate::record::{self, Sequences};
 use crate::series::{Population, Scope, ScopeKey, Series, State};
+use crate::telemetry::Block;
 use crate::{SeriesId, log};
 
 /// Times beyond are refused: about 1823 to 2116. Far enough from the ends of `i64` that no
@@ -50,6 +52,13 @@ pub(crate) struct Decided {
     /// New series of each population.
     populations: HashMap<Population, usize>,
     metadata: BTreeMap<String, MetricMetadata>,
+    state: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// Blocks of spans and log records, in order of arrival.
+    blocks: Vec<Block>,
+    /// The number of the first of them.
+    first_block: u64,
+    exemplars: Vec<(SeriesId, Exemplar)>,
+    exemplar_rows: ExemplarRows,
 }
 
 /// Points of one series with their final times.
@@ -89,7 +98,7 @@ impl<'a> Staging<'a> {
     }
 
     /// Decides what becomes of a batch. An error leaves nothing of it behind.
-    pub(crate) fn take(&mut self, batch: Batch) -> Result<Receipt, AppendError> {
+    pub(crate) fn take(&mut self, Packed { batch, blocks }: Packed) -> Result<Receipt, AppendError> {
         let mut receipt = Receipt::default();
         if let Some((writer, sequence)) = batch.writer {
             receipt.duplicate = self.note_delivery(writer, sequence)?;
@@ -107,6 +116,9 @@ impl<'a> Staging<'a> {
             }
             points.extend(self.take_points(batch.points, &mut receipt));
             self.place_all(points, batch.collision, &mut receipt);
+            self.decided.state.extend(batch.state);
+            self.decided.blocks.extend(blocks);
+            self.take_exemplars(batch.exemplars);
         }
         let writer = batch.writer.map(|(writer, _)| writer);
         let writer = writer.or_else(|| batch.change.as_ref()?.session.as_ref().map(|(writer, _)| *writer));
@@ -157,6 +169,16 @@ impl<'a> Staging<'a> {
             self.decided.metadata.remove(&said.metric);
         } else if known.is_some() || count < METRICS_MAX {
             self.decided.metadata.insert(said.metric.clone(), said);
+        }
+    }
+
+    /// Those of series that are not known have nothing to stand beside.
+    fn take_exemplars(&mut self, exemplars: Vec<(SeriesIdentity, Exemplar)>) {
+        for (identity, exemplar) in exemplars {
+            let bytes = record::encode_identity(&identity);
+            let known =
+                self.state.by_identity.get(&bytes[..]).or_else(|| self.decided.series.get(&bytes[..]));
+            self.decided.exemplars.extend(known.map(|series| (*series, exemplar)));
         }
     }
 
@@ -398,6 +420,13 @@ impl<'a> Staging<'a> {
             .rows
             .extend(log::encode_rows(decided.points.iter().map(|(id, placing)| (*id, &placing.samples[..]))));
         counters.row += change.rows.len() as u64;
+        change.state = std::mem::take(&mut decided.state);
+        decided.first_block = counters.telemetry;
+        let blocks = (decided.first_block..).zip(&decided.blocks);
+        change.telemetry.extend(blocks.map(|(number, block)| (number, Some(block.bytes.clone()))));
+        counters.telemetry += change.telemetry.len() as u64;
+        decided.exemplar_rows = state.exemplars.place(std::mem::take(&mut decided.exemplars));
+        change.exemplars = decided.exemplar_rows.encode();
         (change, counters, decided)
     }
 }
@@ -458,6 +487,10 @@ impl Decided {
                 MapEntry::Vacant(entry) => _ = entry.insert(Arc::new(run)),
             }
         }
+        for (number, block) in (self.first_block..).zip(self.blocks) {
+            state.telemetry.push(number, block);
+        }
+        state.exemplars.apply(self.exemplar_rows);
         for (id, samples) in self.appended.iter() {
             state.push(id, Vec::new(), samples);
         }

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 
 use model::{RunId, RunRecord, Sample};
 
-use crate::batch::{AppendError, Batch, OpenError, Options, Receipt};
-use crate::catalogue::{Catalogue, CatalogueError, Change, Contents, Counters, Snapshot};
+use crate::batch::{AppendError, OpenError, Options, Packed, Receipt};
+use crate::catalogue::{self, Catalogue, CatalogueError, Change, Contents, Counters, Snapshot};
 use crate::chunk::{Chunk, Summary};
 use crate::committer::Queue;
 use crate::lock::DirectoryLock;
@@ -24,7 +24,7 @@ use crate::segment::{Class, Manifest, Segment};
 use crate::series::State;
 use crate::staging::{Staging, put_run};
 use crate::tokens::TokenRecord;
-use crate::{SeriesId, Status, head, log, rescue};
+use crate::{SeriesId, StateRow, Status, head, log, rescue, telemetry};
 
 /// Most places of damage that are remembered.
 const DAMAGE_MAX: usize = 100;
@@ -230,7 +230,7 @@ impl Inner {
     }
 
     /// Decides, commits and shows a group of batches; one answer each, in order.
-    pub(crate) fn commit_group(&self, batches: Vec<Batch>) -> Vec<Result<Receipt, AppendError>> {
+    pub(crate) fn commit_group(&self, batches: Vec<Packed>) -> Vec<Result<Receipt, AppendError>> {
         let count = batches.len();
         let answers = self.try_commit_group(batches);
         let refusing = answers.as_ref().err().map(ToString::to_string);
@@ -248,9 +248,9 @@ impl Inner {
 
     fn try_commit_group(
         &self,
-        batches: Vec<Batch>,
+        batches: Vec<Packed>,
     ) -> Result<Vec<Result<Receipt, AppendError>>, AppendError> {
-        let bytes: usize = batches.iter().map(Batch::bytes).sum();
+        let bytes: usize = batches.iter().map(Packed::bytes).sum();
         if self.free_bytes() < self.options.reserve_bytes.saturating_add(bytes as u64) {
             return Err(self.full());
         }
@@ -339,6 +339,10 @@ impl Inner {
             let alive = |id: SeriesId| state.series.contains_key(&id) && !gone.contains(&id);
             let is_dead = |segment: &&Arc<Segment>| !segment.listed().iter().any(|l| alive(l.series));
             dead.extend(state.segments.iter().filter(is_dead).cloned());
+            let rows = state.telemetry.rows_of(|run| ids.contains(&run));
+            change.telemetry.extend(rows.into_iter().map(|row| (row, None)));
+            let exemplars = state.exemplars.numbers_of(|series| gone.contains(&series));
+            change.exemplars.extend(exemplars.into_iter().map(|number| (number, None)));
         }
         if ids.is_empty() {
             return Ok(0);
@@ -349,6 +353,7 @@ impl Inner {
             for id in &ids {
                 state.forget_run(*id);
             }
+            state.telemetry.forget_runs(|run| ids.contains(&run));
             state.forget_segments(&dead);
         })?;
         remove_files(dead.iter().map(|segment| &segment.path));
@@ -362,7 +367,8 @@ impl Inner {
         range: (i64, i64),
         visit: &mut dyn FnMut(&dyn Chunk) -> ControlFlow<()>,
     ) -> Result<(), ReadError> {
-        let unknown = || ReadError { series, reason: "there is no such series".to_owned() };
+        let unknown =
+            || ReadError { what: format!("series {series}"), reason: "there is no such series".to_owned() };
         let pieces = self.pieces(series, range).ok_or_else(unknown)?;
         let damage = |why| self.report_damage(why);
         _ = sweep(pieces, &mut |why| damage(why), &mut |part| match part {
@@ -435,6 +441,23 @@ impl Inner {
         }
     }
 
+    /// See [`crate::Store::state`].
+    pub(crate) fn state_rows(&self, prefix: &[u8]) -> Result<Vec<StateRow>, ReadError> {
+        let failed = |reason: String| ReadError { what: "rows of state".to_owned(), reason };
+        let snapshot = {
+            let mut writer = self.lock_writer();
+            self.make_ready(&mut writer).map_err(|error| failed(error.to_string()))?;
+            writer.snapshot().map_err(|error| failed(error.to_string()))?
+        };
+        let mut damage = Vec::new();
+        let rows =
+            catalogue::state(&snapshot, prefix, &mut damage).map_err(|error| failed(error.to_string()));
+        for why in damage {
+            self.report_damage(why);
+        }
+        rows
+    }
+
     /// Lets go of the catalogue; nothing is written any more.
     pub(crate) fn end_writing(&self) {
         let mut writer = self.lock_writer();
@@ -489,6 +512,11 @@ fn load(
     }
     load_runs(&mut state, &contents, damage);
     let known = load_segments(dir, &mut state, &contents, damage);
+    for (number, row) in &contents.exemplars {
+        if !state.exemplars.insert_row(*number, row) {
+            damage(format!("the catalogue's row of exemplar {number} is damaged"));
+        }
+    }
     state.raw_from_ns = contents.raw_from_ns.unwrap_or(i64::MIN);
     remove_unknown_segments(dir, &known);
     let mut push = |series, samples: Vec<Sample>| {
@@ -499,6 +527,10 @@ fn load(
         if let Err(why) = row.and_then(|row| log::decode_row(row, &mut push)) {
             damage(format!("row {number} of the log in `{}`: {why}", catalogue_path(dir).display()));
         }
+    })?;
+    catalogue.telemetry_rows(&mut |number, row| match row.and_then(telemetry::decode_row) {
+        Ok(block) => state.telemetry.push(number, block),
+        Err(why) => damage(format!("row {number} of spans in `{}`: {why}", catalogue_path(dir).display())),
     })?;
     Ok((state, counters))
 }

@@ -18,3 +18,4 @@ mod rollup_files;
 mod rollups;
 mod selection;
 mod semantics;
+mod telemetry;
