@@ -28,13 +28,17 @@ import { isLive, useRunFeed } from './run_feed';
 const TAB_NAMES: Record<Tab, string> = {
   overview: 'Overview',
   charts: 'Charts',
+  training: 'Training',
   system: 'System',
   ranks: 'Ranks',
+  timeline: 'Timeline',
   missing: 'Missing',
 };
 
+const trainingTab = () => import('./training').then((m) => m.TrainingTab);
 const systemTab = () => import('./system').then((m) => m.SystemTab);
 const ranksTab = () => import('./ranks').then((m) => m.RanksTab);
+const timelineTab = () => import('./timeline').then((m) => m.TimelineTab);
 const missingTab = () => import('./missing').then((m) => m.MissingTab);
 
 /** The page. */
@@ -159,8 +163,10 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
       {error.value !== null && <Failure error={error.value} retry={() => void readFacts()} />}
       {tab === 'charts' && <ChartsTab board={board} />}
       {tab === 'overview' && <OverviewTab board={board} />}
+      {tab === 'training' && <LaterTab tab={trainingTab} board={board} />}
       {tab === 'system' && <LaterTab tab={systemTab} board={board} />}
       {tab === 'ranks' && <LaterTab tab={ranksTab} board={board} />}
+      {tab === 'timeline' && <LaterTab tab={timelineTab} board={board} />}
       {tab === 'missing' && <LaterTab tab={missingTab} board={board} />}
     </main>
   );

@@ -1,0 +1,293 @@
+/** All of one span. */
+import type { ComponentChildren } from 'preact';
+import { Failure } from '../components/failure';
+import { Name } from '../components/name';
+import { zone } from '../lib/clock';
+import { formatCount } from '../lib/number';
+import { PHASES, phaseAt } from '../lib/phases';
+import { shown } from '../lib/text';
+import { formatSecond } from '../lib/time';
+import type { SpanAnswer } from './answer';
+import { AttributeList } from './attributes';
+import type { Timeline } from './model';
+import { laneName, laneText, lengthText, phaseText } from './words';
+
+const KINDS = ['unspecified', 'internal', 'server', 'client', 'producer', 'consumer'];
+/** Links and events in the page. */
+const PARTS_MAX = 100;
+
+/** The panel; it says what it is for while nothing is chosen. */
+export function Detail({ model }: { model: Timeline }) {
+  const chosen = model.chosen.value;
+  const detail = model.detail.value;
+  return (
+    <section class="panel detail" aria-label="The chosen span">
+      {model.detailError.value !== null ? (
+        <Failure error={model.detailError.value} retry={() => void model.loadSpan()} />
+      ) : !chosen ? (
+        <Nothing model={model} />
+      ) : (
+        detail && <Whole model={model} {...detail} />
+      )}
+    </section>
+  );
+}
+
+/** Before a span is chosen: who takes how long. */
+function Nothing({ model }: { model: Timeline }) {
+  const [slow, spans] = [model.slow.value, model.loaded.value];
+  return (
+    <>
+      <h2>No span is chosen</h2>
+      <p class="quiet">
+        A click tells all of a span, against the same one of the other ranks. <kbd>n</kbd> and <kbd>N</kbd> go
+        to the next and last of its kind.
+      </p>
+      {slow && spans && (
+        <p>
+          <b>{laneText(spans.lanes[slow.lane])}</b> works {slow.ratio.toFixed(2)} × as long in this step as
+          the median of the others; what it waits in communication is not counted.
+        </p>
+      )}
+    </>
+  );
+}
+
+/** A time of the span's origin in words. */
+function clockText(origin: string, us: number): string {
+  const ms = Number(BigInt(origin) / 1_000_000n) + us / 1000;
+  const rest = Math.floor(((ms % 1000) + 1000) % 1000);
+  const where = zone.value === 'utc' ? ' UTC' : '';
+  return `${formatSecond(ms, zone.value)}.${String(rest).padStart(3, '0')}${where}`;
+}
+
+/** A time of the span's answer on the ruler, which may count from another moment. */
+function onRuler(model: Timeline, origin: string, us: number): number {
+  const ruler = model.loaded.value?.answer.origin_ns ?? origin;
+  return us + Number(BigInt(origin) - BigInt(ruler)) / 1000;
+}
+
+function Fact({ name, children }: { name: string; children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+function Whole({ model, span, others, texts_hidden }: SpanAnswer & { model: Timeline }) {
+  const at = model.chosenAt.value;
+  const spans = model.loaded.value;
+  const phase = spans && at >= 0 ? spans.phase[at] : phaseAt(null);
+  const elsewhere = at < 0 && spans !== null;
+  return (
+    <>
+      <h2>
+        <i style={{ background: `var(${PHASES[phase].token})` }} />
+        <Name text={span.name} limit={40} />
+      </h2>
+      <p class="quiet">{laneText(span)}</p>
+      {elsewhere && <Elsewhere model={model} iteration={span.iteration} />}
+      <dl class="facts">
+        <Fact name="Length">
+          <b>{lengthText(span.length_us)}</b>
+          {span.length_us < 0 && <span class="warning"> the clock was set back</span>}
+        </Fact>
+        <Fact name="Other ranks">
+          <Others length={span.length_us} others={others} />
+        </Fact>
+        <Fact name="Start">
+          {lengthText(onRuler(model, span.origin_ns, span.start_us))} ·{' '}
+          {clockText(span.origin_ns, span.start_us)}
+        </Fact>
+        {span.iteration !== null && <Fact name="Step">{formatCount(span.iteration)}</Fact>}
+        {spans && at >= 0 && <Fact name="Phase">{phaseText(phase)}</Fact>}
+        <Fact name="Status">
+          {span.status === 2 ? (
+            <span class="crit">
+              error
+              {span.status_text && (
+                <>
+                  : <Name text={span.status_text} limit={200} />
+                </>
+              )}
+            </span>
+          ) : span.status === 1 ? (
+            'ok'
+          ) : (
+            'not said'
+          )}
+        </Fact>
+        <Fact name="Kind">
+          {typeof span.kind === 'number' ? (KINDS[span.kind] ?? '—') : shown(span.kind)}
+        </Fact>
+        {span.scope && (
+          <Fact name="From">
+            <Name text={span.scope} limit={40} />
+          </Fact>
+        )}
+        {span.instance && (
+          <Fact name="Instance">
+            <Name text={span.instance} limit={40} />
+          </Fact>
+        )}
+      </dl>
+      <Links model={model} span={span} />
+      <Events model={model} span={span} />
+      <h3>Attributes</h3>
+      {texts_hidden && (
+        <p class="quiet">
+          Texts of prompts and completions are not shown: the project keeps none, or the token may not read
+          them.
+        </p>
+      )}
+      <AttributeList
+        key={`${span.instance} ${span.start_us} ${span.name}`}
+        attributes={span.attributes}
+        label="Attributes"
+      />
+    </>
+  );
+}
+
+/** The chosen span is not among those that were read. */
+function Elsewhere({ model, iteration }: { model: Timeline; iteration: number | null }) {
+  const shownStep = model.loaded.value?.answer.step ?? null;
+  if (iteration !== null && iteration !== shownStep)
+    return (
+      <p class="warning">
+        It is not in what is shown.{' '}
+        <button type="button" class="link" onClick={() => model.chooseKey(model.chosen.peek()!, iteration)}>
+          Open step {formatCount(iteration)}
+        </button>
+      </p>
+    );
+  return <p class="warning">It is not among the spans that are shown.</p>;
+}
+
+function Others({ length, others }: { length: number; others: SpanAnswer['others'] }) {
+  if (!others || others.ranks === 0) return <span class="absent">— no other rank has it in this step</span>;
+  const { ranks, median_us, min_us, max_us } = others;
+  const ratio = median_us > 0 ? length / median_us : null;
+  return (
+    <>
+      {ratio !== null && <b class={ratio >= 1.05 ? 'warning' : ''}>{ratio.toFixed(2)} × </b>}
+      median {lengthText(median_us)} of {formatCount(ranks)}; {lengthText(min_us)} – {lengthText(max_us)}
+    </>
+  );
+}
+
+function Links({ model, span }: { model: Timeline; span: SpanAnswer['span'] }) {
+  const chosen = model.chosen.value;
+  const { links, linked_from, parent } = span;
+  if (links.length + linked_from.length === 0 && !parent) return null;
+  const to = (trace: string, id: string) =>
+    model.chooseKey({ trace, id, instance: linkedInstance(model, trace, id) });
+  return (
+    <>
+      <h3>Links</h3>
+      <ul>
+        {parent && chosen && (
+          <li>
+            within{' '}
+            <button
+              type="button"
+              class="link"
+              onClick={() => model.chooseKey({ ...chosen, id: parent }, null)}
+            >
+              {nameOf(model, chosen.trace, parent, chosen.instance) ?? <code>{shown(parent, 16)}</code>}
+            </button>
+          </li>
+        )}
+        {links.slice(0, PARTS_MAX).map(({ trace, id }) => (
+          <li key={`${trace} ${id}`}>
+            points to{' '}
+            <button type="button" class="link" onClick={() => to(trace, id)}>
+              {nameOf(model, trace, id, null) ?? <code>{shown(id, 16)}</code>}
+            </button>
+          </li>
+        ))}
+        {linked_from.slice(0, PARTS_MAX).map(({ trace, id, name, rank, instance }) => (
+          <li key={`${trace} ${id} ${instance}`}>
+            pointed to by{' '}
+            <button type="button" class="link" onClick={() => model.chooseKey({ trace, id, instance })}>
+              <Name text={name} limit={32} />
+            </button>{' '}
+            <span class="quiet">{laneName({ rank, instance })}</span>
+          </li>
+        ))}
+        <Beyond count={links.length + linked_from.length} most={PARTS_MAX} />
+      </ul>
+    </>
+  );
+}
+
+function Beyond({ count, most }: { count: number; most: number }) {
+  return count > most ? <li class="quiet">and {formatCount(count - most)} more</li> : null;
+}
+
+/** A span of what was read, by its ids; another rank may have equal ones, then the own one is meant. */
+function found(model: Timeline, trace: string, id: string): number {
+  const spans = model.loaded.value;
+  if (!spans) return -1;
+  const { spans: columns, traces, lanes } = spans.answer;
+  const own = model.chosen.value?.instance;
+  let any = -1;
+  for (let at = columns.id.indexOf(id); at >= 0; at = columns.id.indexOf(id, at + 1)) {
+    if (traces[columns.trace[at]] !== trace) continue;
+    if (lanes[columns.lane[at]].instance === own) return at;
+    any = at;
+  }
+  return any;
+}
+
+function linkedInstance(model: Timeline, trace: string, id: string): string {
+  const at = found(model, trace, id);
+  const answer = model.loaded.peek()?.answer;
+  return at >= 0 && answer
+    ? answer.lanes[answer.spans.lane[at]].instance
+    : (model.chosen.peek()?.instance ?? '');
+}
+
+function nameOf(model: Timeline, trace: string, id: string, instance: string | null): string | null {
+  const at = found(model, trace, id);
+  const answer = model.loaded.value?.answer;
+  if (at < 0 || !answer) return null;
+  if (instance !== null && answer.lanes[answer.spans.lane[at]].instance !== instance) return null;
+  return shown(answer.names[answer.spans.name[at]], 40);
+}
+
+function Events({ model, span }: { model: Timeline; span: SpanAnswer['span'] }) {
+  if (span.events.length === 0) return null;
+  return (
+    <>
+      <h3>Events</h3>
+      <ul>
+        {span.events.slice(0, PARTS_MAX).map((event, at) => (
+          <li key={`${at} ${event.name}`}>
+            <button
+              type="button"
+              class="link"
+              onClick={() => model.centre(onRuler(model, span.origin_ns, event.at_us))}
+              title="Show this time"
+            >
+              {lengthText(onRuler(model, span.origin_ns, event.at_us))}
+            </button>{' '}
+            <Name text={event.name} limit={60} />
+            {event.attributes.length > 0 && (
+              <dl class="facts">
+                {event.attributes.slice(0, 20).map(([key, value]) => (
+                  <Fact key={key} name={shown(key, 40)}>
+                    <Name text={String(value)} limit={400} />
+                  </Fact>
+                ))}
+              </dl>
+            )}
+          </li>
+        ))}
+        <Beyond count={span.events.length} most={PARTS_MAX} />
+      </ul>
+    </>
+  );
+}
