@@ -102,6 +102,7 @@ export class Board {
   private readonly controllers = new Map<string, AbortController>();
   private readonly ended = new AbortController();
   private planned = false;
+  private mapping: Promise<void> | null = null;
 
   private settling: ReturnType<typeof setTimeout> | undefined;
   private readonly stopSettling: () => void;
@@ -197,8 +198,16 @@ export class Board {
     return map && (axis === 'step' ? map.timeOf(x) : map.stepOf(x));
   }
 
-  /** Reads how steps and times of the run belong together, from the first chart that has steps. */
-  async readStepMap(): Promise<void> {
+  /** Reads how steps and times of the run belong together; who asks while that is under way waits for the same answer. */
+  readStepMap(): Promise<void> {
+    this.mapping ??= this.askStepMap().finally(() => {
+      this.mapping = null;
+    });
+    return this.mapping;
+  }
+
+  /** From the first chart that has steps. */
+  private async askStepMap(): Promise<void> {
     const chart = [...this.charts.peek()].sort((a, b) => rank(a.name) - rank(b.name)).find((c) => c.stepped);
     if (!chart) return;
     const queries = [{ run_id: this.runId, metric: chart.name, labels: chart.series[0].labels, limit: 1 }];

@@ -53,6 +53,9 @@ export interface PlotModel {
   /** Whether what a restart threw away is named. */
   named: boolean;
   lane?: LaneFrame;
+  /** Draws behind the lines, and above them. */
+  behind?: (u: uPlot) => void;
+  above?: (u: uPlot) => void;
 }
 
 /** Larger values are divided before they are drawn. */

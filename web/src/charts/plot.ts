@@ -137,9 +137,15 @@ export class Plot {
           (u) => {
             drawBehind(u, this.model!);
             this.model!.lane?.paint?.(u);
+            this.model!.behind?.(u);
           },
         ],
-        draw: [(u) => drawAbove(u, this.model!)],
+        draw: [
+          (u) => {
+            drawAbove(u, this.model!);
+            this.model!.above?.(u);
+          },
+        ],
         setSelect: [(u) => this.selected(u)],
         setCursor: [(u) => this.moved(u)],
       },

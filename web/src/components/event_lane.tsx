@@ -100,11 +100,17 @@ function flagText(board: Board, axis: Axis, x: number): string {
 const NAME_SHARE = 7;
 
 /** The lane; over the page's axis and with the marks of its charts unless it is told others. */
-export function EventLane(props: { board: Board; axis?: Axis; marks?: NamedMark[] }) {
+export function EventLane(props: {
+  board: Board;
+  axis?: Axis;
+  marks?: NamedMark[];
+  attempts?: AttemptSpan[];
+}) {
   const { board, axis = view.pageAxis.value } = props;
   const range = board.rangeOf(axis);
   const share = (x: number) => ((x - range.from) / (range.to - range.from)) * 100;
-  const attempts = attemptsOn(board, axis).filter((a) => a.to >= range.from && a.from <= range.to);
+  const known = props.attempts ?? attemptsOn(board, axis);
+  const attempts = known.filter((a) => a.to >= range.from && a.from <= range.to);
   const marks = merged(props.marks ?? chartMarks(board, axis), range);
   const left = (a: AttemptSpan) => Math.max(0, share(a.from));
   // Attempts that begin at one place would write over each other: the newest one's name stays.

@@ -1,19 +1,25 @@
 /** A chart as a table: the text alternative with every bucket. */
-import type { Board } from '../charts/board';
 import { entriesOf, entryText } from '../charts/legend';
+import type { Shape } from '../charts/shape';
 import { placeText } from '../charts/summary';
 import { zone } from '../lib/clock';
 import { formatCount, formatValue } from '../lib/number';
+import type { Axis } from '../lib/points';
 import { Dialog } from './dialog';
 
 const ROWS_MAX = 2000;
 
+/** What a table shows. */
+export interface Tabled {
+  title: string;
+  unit: string;
+  axis: Axis;
+  shape: Shape;
+}
+
 /** Shows what is drawn, row by row. */
-export function PointTable({ board, name, close }: { board: Board; name: string; close: () => void }) {
-  const chart = board.charts.value.find((c) => c.name === name);
-  const loaded = board.state(name).loaded.value;
-  if (!chart || !loaded) return null;
-  const { shape, axis } = loaded;
+export function PointTable({ of: chart, close }: { of: Tabled; close: () => void }) {
+  const { title, shape, axis } = chart;
   const lines = entriesOf(shape).flatMap((entry) =>
     entry.lines.map((line) => ({
       line,
@@ -27,7 +33,7 @@ export function PointTable({ board, name, close }: { board: Board; name: string;
     })),
   );
   return (
-    <Dialog title={`${name} as a table`} class="point-table" close={close}>
+    <Dialog title={`${title} as a table`} class="point-table" close={close}>
       <div class="scroll" tabIndex={0} role="region" aria-label="Values">
         <table>
           <thead>

@@ -111,11 +111,16 @@ export function ChartsTab({ board }: { board: Board }) {
           </p>
         )}
       </div>
-      {table.value !== null && (
-        <PointTable board={board} name={table.value} close={() => (table.value = null)} />
-      )}
+      <Table board={board} name={table.value} close={() => (table.value = null)} />
     </>
   );
+}
+
+function Table({ board, name, close }: { board: Board; name: string | null; close: () => void }) {
+  const chart = board.charts.value.find((c) => c.name === name);
+  const loaded = chart && board.state(chart.name).loaded.value;
+  if (!chart || !loaded) return null;
+  return <PointTable of={{ ...loaded, title: chart.name, unit: chart.unit }} close={close} />;
 }
 
 function SectionView(props: {

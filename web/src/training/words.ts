@@ -1,0 +1,105 @@
+/** Sentences of the Training tab. */
+import { formatCount, formatValue } from '../lib/number';
+import { formatFull, formatSpan, type Zone } from '../lib/time';
+import type { Breakdown, NotFinite, TrainingAnswer } from './answers';
+import { instrumentOf } from './panels';
+import type { Part, Stack } from './parts';
+
+/** A share as people read it. */
+export function percent(share: number): string {
+  if (!Number.isFinite(share)) return '—';
+  return formatValue(Number((share * 100).toPrecision(3)), '%');
+}
+
+/** How many values were not finite, by kind. */
+export function notFiniteText(found: NotFinite): string {
+  const kinds: [number, string][] = [
+    [found.nan, 'NaN'],
+    [found.positive_infinite, '+Inf'],
+    [found.negative_infinite, '−Inf'],
+  ];
+  return kinds.flatMap(([n, kind]) => (n > 0 ? [`${formatCount(n)} ${kind}`] : [])).join(', ');
+}
+
+const times = (n: number) => (n === 1 ? 'once' : `${formatCount(n)} times`);
+
+/** Where it was last. */
+function placeOf(found: NotFinite, zone: Zone): string {
+  if (found.last_step !== null) return `at step ${formatCount(found.last_step)}`;
+  return found.last_time === null ? '' : `at ${formatFull(found.last_time, zone)}`;
+}
+
+const total = (found: NotFinite | undefined) =>
+  found ? found.nan + found.positive_infinite + found.negative_infinite : 0;
+
+/** Whether the training is healthy, as far as what it sends can tell; empty where it sends no loss. */
+export function healthText(training: TrainingAnswer, zone: Zone): { claim: string; bad: boolean } {
+  const loss = training.non_finite.loss;
+  const skipped = training.skipped.total ?? 0;
+  const skips = `${formatCount(skipped)} ${skipped === 1 ? 'iteration was' : 'iterations were'} skipped`;
+  const bad = total(loss);
+  if (bad > 0) {
+    const place = placeOf(loss, zone);
+    const also = skipped > 0 ? `; ${skips}` : '';
+    return { claim: `The loss was not finite ${times(bad)}, last ${place}${also}.`, bad: true };
+  }
+  const norm = total(training.non_finite.grad_norm);
+  if (norm > 0) return { claim: `The gradient norm was not finite ${times(norm)}; ${skips}.`, bad: true };
+  if (skipped > 0) return { claim: `${skips}; every loss that came is finite.`, bad: true };
+  if (!instrumentOf(training, 'loss')?.present) return { claim: '', bad: false };
+  return { claim: 'Every loss that came is finite, no iteration was skipped.', bad: false };
+}
+
+/** What a step's time goes to: the two largest parts, and what no span tells. */
+export function stepText({ parts, wallSeconds, iterations }: Stack): string {
+  if (!(wallSeconds > 0)) return '';
+  const told = parts.filter((p) => p.token !== null && p.whole > 0).sort((a, b) => b.whole - a.whole);
+  const rest = parts[parts.length - 1];
+  const words = told.slice(0, 2).map((p) => `${percent(p.whole)} ${p.text}`);
+  if (rest.whole > 0.0005) words.push(`${percent(rest.whole)} unattributed`);
+  const mean =
+    iterations > 0 ? ` A step takes ${formatValue(wallSeconds / iterations, 's')} on average.` : '';
+  return `Of a step's time: ${words.join(', ')}.${mean}`;
+}
+
+/** What the parts sum up to. */
+export function sumText(breakdown: Breakdown): string {
+  const off = breakdown.sum_error_ratio;
+  const within = Number.isFinite(off)
+    ? formatValue(Math.max(0.01, Number((off * 100).toFixed(2))), '%')
+    : '—';
+  return `The parts sum to the wall time of each iteration within ${within}.`;
+}
+
+/** Whose iterations these are. */
+export function whoseText(breakdown: Breakdown): string {
+  const { rank, ranks, iterations } = breakdown;
+  const whose =
+    rank !== null
+      ? `rank ${rank}`
+      : ranks.length > 1
+        ? `mean of ${formatCount(ranks.length)} ranks`
+        : ranks.length === 1
+          ? `rank ${ranks[0]}`
+          : '';
+  const count = `${formatCount(iterations)} ${iterations === 1 ? 'iteration' : 'iterations'}`;
+  return [count, whose].filter(Boolean).join(', ');
+}
+
+/** Productive share of the wall time. */
+export function goodputText(breakdown: Breakdown): string {
+  const { goodput } = breakdown;
+  if (!goodput) return '';
+  const productive = `Productive: ${percent(goodput.ratio)} of ${formatSpan(goodput.wall_seconds)}`;
+  const rest = Object.entries(goodput.phases)
+    .filter(([, seconds]) => seconds > 0)
+    .sort((a, b) => b[1] - a[1])
+    .slice(0, 3)
+    .map(([phase, seconds]) => `${phase.replace(/_/g, ' ')} ${formatSpan(seconds)}`);
+  return `${productive}${rest.length > 0 ? ` (${rest.join(', ')})` : ''}.`;
+}
+
+/** A part in the legend: its share at the cursor, or of all. */
+export function partText(part: Part, column: number): string {
+  return column >= 0 ? percent(part.share[column]) : percent(part.whole);
+}
