@@ -11,12 +11,13 @@ import re
 import sys
 import textwrap
 from pathlib import Path
+from types import ModuleType
 
 # The installed package is documented, not the sources beside this file, which lack the native half.
 sys.path.pop(0)
 
 import truegauge
-from truegauge import _settings, _truegauge
+from truegauge import _settings, _truegauge, training
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "reference"
 
@@ -169,18 +170,30 @@ def written(default: str) -> str:
 
 def python_page() -> str:
     """The page of everything the package exports."""
-    parts = [PYTHON_HEAD, "## Functions\n"]
-    names = [name for name in truegauge.__all__ if not name.startswith("__")]
-    functions = [n for n in names if not inspect.isclass(getattr(truegauge, n))]
-    parts += [entry(f"truegauge.{name}", getattr(truegauge, name)) for name in functions]
-    parts.append("## Classes\n")
-    for name in names:
-        found = getattr(truegauge, name)
-        if not inspect.isclass(found):
-            continue
-        parts.append(f"### `truegauge.{name}`\n\n{body(found.__doc__ or '')}")
-        parts += [entry(f"{name}.{member}", value) for member, value in methods(found)]
+    parts = [PYTHON_HEAD, *module_parts(truegauge, "")]
+    parts += [
+        f"# `truegauge.training`\n\n{body(training.__doc__ or '')}",
+        *module_parts(training, "training."),
+    ]
     return "\n".join(parts)
+
+
+def module_parts(module: ModuleType, prefix: str) -> list[str]:
+    """Functions, then classes of a module."""
+    parts = ["## Functions\n"]
+    names = [name for name in module.__all__ if not name.startswith("__")]
+    found = {name: getattr(module, name) for name in names}
+    parts += [
+        entry(f"truegauge.{prefix}{name}", value)
+        for name, value in found.items()
+        if not inspect.isclass(value) and not inspect.ismodule(value)
+    ]
+    parts.append("## Classes\n")
+    for name, value in found.items():
+        if inspect.isclass(value):
+            parts.append(f"### `truegauge.{prefix}{name}`\n\n{body(value.__doc__ or '')}")
+            parts += [entry(f"{name}.{member}", method) for member, method in methods(value)]
+    return parts
 
 
 def methods(found: type) -> list[tuple[str, object]]:
@@ -189,7 +202,9 @@ def methods(found: type) -> list[tuple[str, object]]:
         return []
     plain = {n for base in (dict, list) if issubclass(found, base) for n in dir(base)}
     own = [(n, getattr(found, n)) for n in sorted(dir(found)) if not n.startswith("_")]
-    hidden = {"after_fork", "begin_step", "change_tags", "describe", "end", "end_step", "set_attributes"}
+    hidden = {"after_fork", "begin_step", "change_tags", "describe", "end", "end_step", "log_record"}
+    if found is truegauge.Run:
+        hidden.add("set_attributes")
     return [(n, v) for n, v in own if callable(v) and n not in hidden | plain]
 
 

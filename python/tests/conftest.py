@@ -22,7 +22,8 @@ import truegauge as tg
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 60
 PREFIXES = (
-    *("TRUEGAUGE_", "METRANA_", "OTEL_", "CUDA_", "NVIDIA_"),
+    *("TRUEGAUGE_", "METRANA_", "OTEL_", "MEGATRON_OTEL_", "NEMO_LENS_", "CUDA_", "NVIDIA_"),
+    *("K8S_", "KUBERNETES_", "MASTER_"),
     *("SLURM_", "OMPI_", "PMI", "TORCHELASTIC_", "RAY_", "MPI_", "MV2_", "MVP_", "PALS_", "JSM_", "FLUX_"),
 )
 NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LSB_JOBID", "PBS_JOBID", "XDG_STATE_HOME")
@@ -66,6 +67,8 @@ def _clean_environment(monkeypatch, tmp_path):
     yield
     from truegauge import _lifecycle
 
+    for telemetry in list(_lifecycle.open_telemetry):
+        telemetry.shutdown(0.0)
     for run in list(_lifecycle.open_runs):
         run.close(0.0)
 

@@ -44,6 +44,20 @@ from truegauge._truegauge import (
 log_distributed = log
 shutdown_logger = shutdown
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from truegauge import training
+
+
+def __getattr__(name: str) -> object:
+    """Loads `truegauge.training` when it is first named: most programs have no need of it."""
+    if name == "training":
+        import importlib
+
+        return importlib.import_module("truegauge.training")
+    raise AttributeError(f"module 'truegauge' has no attribute {name!r}")
+
+
 __all__ = [
     "Answer",
     "CloseInfo",
@@ -77,4 +91,5 @@ __all__ = [
     "shutdown",
     "shutdown_logger",
     "step",
+    "training",
 ]

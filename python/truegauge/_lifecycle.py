@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
     from truegauge._run import Run
+    from truegauge.training._setup import Telemetry
 
 open_runs: list[Run] = []
 """Runs that `close()` or `shutdown()` has not ended, oldest first."""
+open_telemetry: list[Telemetry] = []
+"""Training telemetry that exports and that `shutdown()` has not ended."""
 
 _uncaught: str | None = None
 _installed = False
@@ -87,6 +90,10 @@ def close_all(reason: str | None = None) -> None:
         reason = describe(error)
     reason = reason or _uncaught
     started = monotonic()
+    # First, since its last values may go to a run.
+    for telemetry in [telemetry for telemetry in open_telemetry if telemetry.is_own]:
+        with suppress(Exception, KeyboardInterrupt):
+            telemetry.shutdown()
     for run in [run for run in open_runs if run.is_own]:
         left = max(0.5, run.close_timeout_secs - (monotonic() - started))
         # The process is ending: nothing may stop it.
@@ -125,6 +132,8 @@ def _after_fork() -> None:
     _uncaught = None
     for run in open_runs:
         run.after_fork()
+    for telemetry in open_telemetry:
+        telemetry.after_fork()
     if _owns_sigterm:
         import signal
 

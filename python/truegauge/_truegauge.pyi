@@ -1,7 +1,9 @@
 """The native half; what a user needs of it is exported by `truegauge`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
+from types import TracebackType
 from typing import Literal, SupportsIndex, final
 
 from typing_extensions import disjoint_base
@@ -9,15 +11,37 @@ from typing_extensions import disjoint_base
 __all__ = [
     "CloseInfo",
     "FlushInfo",
+    "Instrument",
+    "Meter",
+    "NoSpan",
     "RefusedError",
     "RunCore",
+    "ShutdownInfo",
+    "Span",
+    "StrategyConfig",
+    "TelemetryCore",
     "TruegaugeError",
     "TruegaugeWarning",
     "__version__",
+    "current_traceparent",
+    "enabled_span_groups",
+    "is_span_group_enabled",
+    "known_span_groups",
+    "known_strategies",
     "log",
+    "managed_span",
     "path_of",
+    "record_training_metrics",
+    "register_span_group",
+    "register_strategy",
+    "remote_span",
     "set_current",
+    "set_telemetry",
     "settings",
+    "span_cm",
+    "training_instruments",
+    "unregister_span_group",
+    "unregister_strategy",
     "warn",
     "warn_no_run",
 ]
@@ -112,3 +136,186 @@ def warn(message: str) -> None: ...
 def warn_no_run() -> None: ...
 def settings() -> list[tuple[str, str | None, str, str, bool]]: ...
 def path_of(settings: dict[str, object]) -> tuple[str, str, str, str]: ...
+
+@final
+class ShutdownInfo:
+    @property
+    def lost_points(self) -> int: ...
+    @property
+    def lost_spans(self) -> int: ...
+    @property
+    def lost_records(self) -> int: ...
+    @property
+    def took_ms(self) -> float: ...
+
+@disjoint_base
+class TelemetryCore:
+    def __new__(cls, settings: dict[str, object], run: RunCore | None = None) -> TelemetryCore: ...
+    @property
+    def is_own(self) -> bool: ...
+    @property
+    def is_exporting(self) -> bool: ...
+    @property
+    def exports_otlp(self) -> bool: ...
+    @property
+    def exports_logs(self) -> bool: ...
+    @property
+    def is_enabled(self) -> bool: ...
+    @property
+    def is_strict(self) -> bool: ...
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def instance_id(self) -> str: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def world_size(self) -> int: ...
+    @property
+    def span_groups(self) -> list[str]: ...
+    def record(
+        self,
+        *,
+        step_duration_ms: object = None,
+        loss: object = None,
+        throughput_tflops: object = None,
+        grad_norm: object = None,
+        skipped_iters: object = None,
+        learning_rate: object = None,
+        tokens_per_sec: object = None,
+        memory_allocated_gb: object = None,
+        step: object = None,
+        timestamp: float | datetime | None = None,
+        **others: object,
+    ) -> None: ...
+    def get_meter(self, scope: str | None = None) -> Meter: ...
+    def force_flush(self, timeout_ms: float = 5000.0) -> bool: ...
+    def end(self, timeout_ms: float) -> ShutdownInfo: ...
+    def totals(self) -> dict[str, int]: ...
+    def after_fork(self) -> None: ...
+    def log_record(
+        self,
+        time_ns: int,
+        severity: int,
+        severity_text: str,
+        scope: str,
+        body: str,
+        attributes: dict[str, object] | None = None,
+    ) -> None: ...
+
+@final
+class Meter:
+    @property
+    def is_recording(self) -> bool: ...
+    def create_gauge(self, name: str, unit: str = "", description: str = "") -> Instrument: ...
+    def create_counter(self, name: str, unit: str = "", description: str = "") -> Instrument: ...
+    def create_up_down_counter(self, name: str, unit: str = "", description: str = "") -> Instrument: ...
+    def create_histogram(
+        self,
+        name: str,
+        unit: str = "",
+        description: str = "",
+        *,
+        explicit_bucket_boundaries_advisory: list[float] | None = None,
+    ) -> Instrument: ...
+
+@final
+class Instrument:
+    @property
+    def name(self) -> str: ...
+    def set(
+        self,
+        amount: object,
+        attributes: dict[str, object] | None = None,
+        *,
+        step: object = None,
+        timestamp: float | datetime | None = None,
+    ) -> None: ...
+    def add(
+        self,
+        amount: object,
+        attributes: dict[str, object] | None = None,
+        *,
+        step: object = None,
+        timestamp: float | datetime | None = None,
+    ) -> None: ...
+    def record(
+        self,
+        amount: object,
+        attributes: dict[str, object] | None = None,
+        *,
+        step: object = None,
+        timestamp: float | datetime | None = None,
+    ) -> None: ...
+
+@final
+class NoSpan:
+    def __enter__(self) -> None: ...
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None: ...
+
+@final
+class Span:
+    @property
+    def is_recording(self) -> bool: ...
+    @property
+    def traceparent(self) -> str | None: ...
+    def __enter__(self) -> Span: ...
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool: ...
+    def set_attribute(self, key: str, value: object) -> None: ...
+    def set_attributes(self, attributes: dict[str, object]) -> None: ...
+    def add_event(
+        self, name: str, attributes: dict[str, object] | None = None, timestamp: int | None = None
+    ) -> None: ...
+    def add_link(self, traceparent: str, attributes: dict[str, object] | None = None) -> bool: ...
+    def record_exception(self, error: BaseException) -> None: ...
+    def set_status(self, error: str | None = None) -> None: ...
+    def update_name(self, name: str) -> None: ...
+
+@final
+class StrategyConfig:
+    @property
+    def export_rank(self) -> int: ...
+    @property
+    def export_sample_rate(self) -> float: ...
+    @property
+    def local_rank(self) -> int | None: ...
+
+def set_telemetry(telemetry: TelemetryCore | None) -> None: ...
+def record_training_metrics(
+    meter: object,
+    *,
+    step_duration_ms: object = None,
+    loss: object = None,
+    throughput_tflops: object = None,
+    grad_norm: object = None,
+    skipped_iters: object = None,
+    learning_rate: object = None,
+    tokens_per_sec: object = None,
+    memory_allocated_gb: object = None,
+    step: object = None,
+    timestamp: float | datetime | None = None,
+    **others: object,
+) -> None: ...
+def training_instruments() -> list[tuple[str, str, str, str, str]]: ...
+def managed_span(
+    group: str, name: str, tracer: object = None, **attributes: object
+) -> AbstractContextManager[Span | None]: ...
+def span_cm(
+    name: str, tracer: object = None, **attributes: object
+) -> AbstractContextManager[Span | None]: ...
+def is_span_group_enabled(group: str) -> bool: ...
+def enabled_span_groups() -> list[str]: ...
+def current_traceparent() -> str | None: ...
+def remote_span(traceparent: str) -> AbstractContextManager[Span | None]: ...
+def register_strategy(
+    name: str, decide: Callable[[StrategyConfig, int, int], bool], allow_override: bool
+) -> None: ...
+def unregister_strategy(name: str) -> bool: ...
+def known_strategies() -> list[str]: ...
+def register_span_group(name: str, presets: list[str], allow_override: bool) -> None: ...
+def unregister_span_group(name: str) -> bool: ...
+def known_span_groups() -> list[str]: ...

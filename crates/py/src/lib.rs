@@ -13,6 +13,7 @@ mod number;
 mod outcome;
 mod run;
 mod series;
+mod training;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -123,5 +124,5 @@ fn _truegauge(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(warn_no_run, module)?)?;
     module.add_function(wrap_pyfunction!(config::settings, module)?)?;
     module.add_function(wrap_pyfunction!(config::path_of, module)?)?;
-    Ok(())
+    training::add(module)
 }

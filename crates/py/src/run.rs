@@ -111,10 +111,15 @@ impl RunCore {
     }
 
     /// The client's run; in a forked child, from the first call on, one of the child's own.
-    fn client(&self) -> Option<client::Run> {
+    pub(crate) fn client(&self) -> Option<client::Run> {
         let mut live = self.live();
         live.settle();
         live.client.clone()
+    }
+
+    /// The same, while values that are logged to it are kept.
+    pub(crate) fn client_if_open(&self) -> Option<client::Run> {
+        if self.disabled || !self.open.load(Ordering::Relaxed) { None } else { self.client() }
     }
 
     fn is_silent(&self, py: Python<'_>) -> bool {
@@ -461,7 +466,7 @@ fn seconds(given: Option<f64>, otherwise: Duration) -> Duration {
     clippy::redundant_closure_for_method_calls,
     reason = "the method alone is not general enough over lifetimes"
 )]
-fn wait<T: Send>(
+pub(crate) fn wait<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&mut dyn FnMut() -> bool) -> T + Send,
 ) -> (T, Option<PyErr>) {

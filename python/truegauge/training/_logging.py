@@ -1,0 +1,75 @@
+"""Python's `logging` as log records of the telemetry."""
+
+from __future__ import annotations
+
+import logging
+
+from truegauge.training import _setup
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from truegauge.training._setup import Telemetry
+
+# Least level, and the severity of OpenTelemetry's that it becomes.
+_SEVERITIES = ((50, 21), (40, 17), (30, 13), (20, 9), (10, 5), (0, 1))
+
+
+class _Bridge(logging.Handler):
+    def __init__(self, telemetry: Telemetry, level: int) -> None:
+        super().__init__(level)
+        self._telemetry = telemetry
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # Our own words about a backend that is away would feed the queue that waits for it.
+        if record.name == "truegauge" or record.name.startswith("truegauge."):
+            return
+        try:
+            severity = next(severity for least, severity in _SEVERITIES if record.levelno >= least)
+            attributes: dict[str, object] = {
+                "code.file.path": record.pathname,
+                "code.line.number": record.lineno,
+                "code.function.name": record.funcName,
+            }
+            if record.exc_info and record.exc_info[0] is not None:
+                attributes["exception.type"] = record.exc_info[0].__qualname__
+                attributes["exception.message"] = str(record.exc_info[1])
+                formatter = self.formatter or logging.Formatter()
+                attributes["exception.stacktrace"] = formatter.formatException(record.exc_info)
+            self._telemetry.log_record(
+                int(record.created * 1e9),
+                severity,
+                record.levelname,
+                record.name,
+                record.getMessage(),
+                attributes,
+            )
+        except Exception:
+            # A line that can't be formatted is the caller's to see, as `logging` shows such things.
+            self.handleError(record)
+
+
+def setup_logging_bridge(
+    logger_name: str = "", level: int = logging.INFO, *, telemetry: Telemetry | None = None
+) -> logging.Handler | None:
+    """Exports what a logger writes, with the span it was written in. Nothing of our own logger goes.
+
+    Needs `MEGATRON_OTEL_LOGS_ENABLED=1`; on a rank that exports no log records nothing is attached.
+
+    Args:
+        logger_name: The logger; the root by default.
+        level: Least level that goes.
+        telemetry: Where to; by default the one that is set up.
+
+    Returns:
+        The handler, to be removed by `removeHandler`; None where none was attached.
+    """
+    telemetry = telemetry or _setup.current()
+    if telemetry is None or not telemetry.exports_logs:
+        return None
+    logger = logging.getLogger(logger_name)
+    for handler in logger.handlers:
+        if isinstance(handler, _Bridge) and handler._telemetry is telemetry:
+            return handler
+    bridge = _Bridge(telemetry, level)
+    logger.addHandler(bridge)
+    return bridge
