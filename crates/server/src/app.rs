@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) known: Known,
     /// Processes that sent telemetry.
     pub(crate) sources: crate::otlp::Sources,
+    /// What is known of senders of data points.
+    pub(crate) streams: crate::otlp::Streams,
     /// What scrapes, if anything does.
     pub(crate) scraper: Mutex<Option<Scraper>>,
     /// The far storage, if there is one.

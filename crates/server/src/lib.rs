@@ -230,6 +230,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let runtime = runtime().map_err(StartError::Threads)?;
     let (stop, stopping) = watch::channel(false);
     let far = far::Far::start(&config, &store, runtime.handle())?;
+    let streams = otlp::Streams::restore(&store);
     let app = Arc::new(app::Shared {
         store,
         far,
@@ -242,6 +243,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         turns: app::Turns::new(&config),
         known: known::Known::default(),
         sources: otlp::Sources::default(),
+        streams,
         scraper: std::sync::Mutex::default(),
         ruler: std::sync::Mutex::default(),
         notifier: std::sync::Mutex::new(notifier),

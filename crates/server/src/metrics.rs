@@ -72,6 +72,8 @@ pub(crate) struct Metrics {
     pub(crate) rejected: Family,
     /// Requests that brought points, by door and outcome.
     pub(crate) requests: Family,
+    /// Data points of OTLP that were taken and were odd, by door and what was.
+    pub(crate) odd_points: Family,
     /// Exemplars that came, by door; none is kept.
     pub(crate) exemplars: Family,
     /// Answers, by route, method and status.
@@ -134,6 +136,11 @@ impl Metrics {
                 "truegauge_ingest_requests_total",
                 &["door", "outcome"],
                 "Requests that brought points, spans or log records.",
+            ),
+            odd_points: Family::new(
+                "truegauge_ingest_odd_points_total",
+                &["door", "note"],
+                "Data points of OTLP that were taken and repeat an earlier one, come late, begin anew or overlap another.",
             ),
             exemplars: Family::new(
                 "truegauge_ingest_exemplars_total",
@@ -204,6 +211,7 @@ impl Metrics {
                 .into_iter()
                 .chain([
                     &self.refused_labels,
+                    &self.odd_points,
                     &self.exemplars,
                     &self.spans,
                     &self.records,

@@ -11,6 +11,7 @@ mod logs;
 mod metrics;
 mod runs;
 mod spans;
+mod state;
 mod text;
 
 use std::cell::Cell;
@@ -25,6 +26,7 @@ use crate::app::Shared;
 use crate::ingest::outcome;
 
 pub(crate) use runs::{Seen, Sources, has_telemetry};
+pub(crate) use state::Streams;
 
 /// A request that came in whole.
 pub(crate) struct Arrival<'a> {

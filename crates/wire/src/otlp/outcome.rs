@@ -41,6 +41,7 @@ pub struct Outcome {
     reasons: Vec<(&'static str, u64)>,
     named: Vec<Named>,
     unnamed: u64,
+    advice: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,12 +75,25 @@ impl Outcome {
         }
     }
 
+    /// Takes back that `count` elements of `subject` were taken: the store refused them.
+    pub fn take_back(&mut self, subject: &str, count: u64, refusal: Refusal) {
+        self.accepted = self.accepted.saturating_sub(count);
+        self.refuse(subject, count, refusal);
+    }
+
+    /// Adds what a sender should know of what was taken.
+    pub fn advise(&mut self, text: String) {
+        if self.advice.len() < NAMED_MAX {
+            self.advice.push(text);
+        }
+    }
+
     /// Refused elements by reason.
     pub fn reasons(&self) -> &[(&'static str, u64)] {
         &self.reasons
     }
 
-    /// What was refused and why, naming the first few; empty when all was taken.
+    /// What was refused and why, naming the first few, and what is advised; empty when there is neither.
     pub fn message(&self) -> String {
         let mut out = String::new();
         for named in &self.named {
@@ -94,6 +108,9 @@ impl Outcome {
         }
         if self.unnamed > 0 {
             let _infallible = write!(out, "; {} more refused", self.unnamed);
+        }
+        for advice in &self.advice {
+            let _infallible = write!(out, "{}{advice}", if out.is_empty() { "" } else { "; " });
         }
         if out.len() > MESSAGE_BYTES_MAX {
             let cut = (0..=MESSAGE_BYTES_MAX - 3).rev().find(|at| out.is_char_boundary(*at)).unwrap_or(0);
@@ -116,10 +133,22 @@ mod tests {
         outcome.refuse("a", 1, odd());
         outcome.refuse("b", 0, odd());
         assert_eq!(outcome.message(), "3 of \"a\" refused: it is odd");
+        outcome.accepted = 5;
+        outcome.take_back("a", 2, odd());
+        assert_eq!((outcome.accepted, outcome.rejected), (3, 5));
+        assert!(outcome.message().starts_with("5 of \"a\""), "{}", outcome.message());
+        outcome = Outcome::default();
+        outcome.advise("mind the unit".into());
+        assert_eq!((outcome.rejected, outcome.message().as_str()), (0, "mind the unit"));
+    }
+
+    #[test]
+    fn a_message_is_bounded() {
+        let mut outcome = Outcome::default();
         for n in 0..20 {
             outcome.refuse(&format!("m{n}"), 1, Refusal::told("other", "x".repeat(400)));
         }
-        assert_eq!((outcome.rejected, outcome.reasons()), (23, &[("odd", 3), ("other", 20)][..]));
+        assert_eq!((outcome.rejected, outcome.reasons()), (20, &[("other", 20)][..]));
         assert!(outcome.message().len() <= MESSAGE_BYTES_MAX, "{}", outcome.message().len());
     }
 }
