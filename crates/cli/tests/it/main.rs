@@ -17,6 +17,7 @@ mod backup;
 mod compare;
 mod complete;
 mod crash;
+mod dashboards;
 mod doctor;
 mod doors;
 mod durability;
