@@ -8,7 +8,8 @@ use promql::{FunctionHelp, Matcher, Place, ValueForm, Wants};
 use store::{LabelCount, Store};
 
 use crate::about::{Catalog, only_grows};
-use crate::source::conditions;
+use crate::otlp::Streams;
+use crate::source::{conditions, spelled_out};
 
 /// Names that are looked at more closely, for one place.
 const CANDIDATES_MAX: usize = 2_000;
@@ -76,6 +77,7 @@ impl Choice {
 /// Where names are looked up, and of whose.
 pub(crate) struct Names<'s> {
     pub(crate) store: &'s Store,
+    pub(crate) streams: &'s Streams,
     pub(crate) catalog: &'s Catalog<'s>,
     /// Conditions that series must meet beside those of the query.
     pub(crate) within: &'s [Matcher],
@@ -174,8 +176,9 @@ impl Names<'_> {
         let mut counted: BTreeMap<String, LabelCount> = BTreeMap::new();
         let all = [Vec::new()];
         for matchers in if of.is_empty() { &all[..] } else { of } {
-            let matchers: Vec<Matcher> = matchers.iter().chain(self.within).cloned().collect();
-            for label in self.store.label_counts(&conditions(&matchers)) {
+            let all = self.spelled_out(matchers);
+            let labels = all.iter().flat_map(|matchers| self.store.label_counts(&conditions(matchers)));
+            for label in labels {
                 match counted.get_mut(&label.name) {
                     Some(known) => {
                         known.series += label.series;
@@ -199,16 +202,30 @@ impl Names<'_> {
     }
 
     fn values(&self, typed: &str, label: &str, of: &[Matcher], form: ValueForm) -> Vec<(Rank, Choice)> {
+        let mut counted: BTreeMap<String, (u8, String, u64)> = BTreeMap::new();
+        for matchers in self.spelled_out(of) {
+            self.store.each_value(label, &conditions(&matchers), "", &mut |value, series| {
+                if let Some((fit, insert)) = rank(value, typed).zip(form.write(value)) {
+                    counted.entry(value.to_owned()).or_insert((fit, insert, 0)).2 += series;
+                }
+                if counted.len() < CANDIDATES_MAX {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            });
+        }
+        let choice = |(value, (fit, insert, series))| {
+            let choice = Choice { insert, series: Some(series), ..Choice::new(Sort::Value, value) };
+            (Rank { fit, ..Rank::default() }, choice)
+        };
+        counted.into_iter().map(choice).collect()
+    }
+
+    /// The lists of matchers that a selector stands for, each within bounds.
+    fn spelled_out(&self, of: &[Matcher]) -> Vec<Vec<Matcher>> {
         let matchers: Vec<Matcher> = of.iter().chain(self.within).cloned().collect();
-        let mut found = Vec::new();
-        self.store.each_value(label, &conditions(&matchers), "", &mut |value, series| {
-            if let Some((fit, insert)) = rank(value, typed).zip(form.write(value)) {
-                let choice = Choice { insert, series: Some(series), ..Choice::new(Sort::Value, value) };
-                found.push((Rank { fit, ..Rank::default() }, choice));
-            }
-            if found.len() < CANDIDATES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        found
+        spelled_out(self.store, self.streams, &matchers, (i64::MIN, i64::MAX))
     }
 }
 

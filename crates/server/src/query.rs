@@ -103,7 +103,7 @@ pub(crate) async fn ask<T: Send + 'static>(
     let answer = blocking(move || {
         let _turn = turn;
         let started = Instant::now();
-        let answer = work(&Within::new(StoreSource(&shared.store), &caller), &options);
+        let answer = work(&Within::new(StoreSource::of(&shared), &caller), &options);
         let evaluated = started.elapsed();
         let samples_read = answer.as_ref().map_or(0, |answer| answer.stats.samples_read);
         let written = answer.and_then(|answer| write(answer, Times { queued, evaluated }));

@@ -7,12 +7,29 @@ use model::{Labels, RolledUp, RollupAsk, RollupBucket};
 use promql::{Columns, MatchOp, Matcher, Select, Source, SourceError};
 use store::{Block, Found, ReadError, Store};
 
+pub(crate) use names::{select, spelled_out};
+
+use crate::app::Shared;
+use crate::otlp::Streams;
+
+mod names;
 #[cfg(test)]
 mod tests;
 
 /// Answers selectors from the store; runs that are deleted are not there.
 #[derive(Debug)]
-pub(crate) struct StoreSource<'s>(pub(crate) &'s Store);
+pub(crate) struct StoreSource<'s> {
+    store: &'s Store,
+    /// Knows other spellings of names.
+    streams: &'s Streams,
+}
+
+impl<'s> StoreSource<'s> {
+    /// All that this server holds.
+    pub(crate) fn of(shared: &'s Shared) -> Self {
+        Self { store: &shared.store, streams: &shared.streams }
+    }
+}
 
 /// Conditions as the store wants them.
 pub(crate) fn conditions(matchers: &[Matcher]) -> Vec<store::Matcher<'_>> {
@@ -26,13 +43,48 @@ fn condition(matcher: &Matcher) -> store::Matcher<'_> {
         MatchOp::Matches => store::MatchOp::Regex,
         MatchOp::MatchesNot => store::MatchOp::NotRegex,
     };
+    if NUMBER_LABELS.contains(&&*matcher.name) {
+        // Any number may be meant, so that nothing can be read off what is written.
+        return store::Matcher::new(&matcher.name, store::MatchOp::Regex, ".*", |text: &str| {
+            fits_number(matcher, text)
+        });
+    }
     store::Matcher::new(&matcher.name, op, &matcher.value, |text: &str| matcher.fits(text))
+}
+
+/// Labels whose values are numbers, which are spelled in several ways: `500` and `500.0`.
+const NUMBER_LABELS: [&str; 2] = ["le", "quantile"];
+
+/// Whether a number fits in any of its spellings.
+fn fits_number(matcher: &Matcher, text: &str) -> bool {
+    if matcher.fits(text) {
+        return matches!(matcher.op, MatchOp::Equal | MatchOp::Matches)
+            || other_spelling(text).is_none_or(|text| matcher.fits(&text));
+    }
+    match matcher.op {
+        MatchOp::Equal => {
+            let number = |text: &str| text.parse::<f64>().ok();
+            number(text).is_some_and(|found| number(&matcher.value) == Some(found))
+        }
+        MatchOp::Matches => other_spelling(text).is_some_and(|text| matcher.fits(&text)),
+        MatchOp::NotEqual | MatchOp::MatchesNot => false,
+    }
+}
+
+/// A whole number without its `.0`, or with it.
+fn other_spelling(text: &str) -> Option<String> {
+    if let Some(whole) = text.strip_suffix(".0") {
+        return Some(whole.to_owned());
+    }
+    let is_whole =
+        !text.is_empty() && text.strip_prefix('-').unwrap_or(text).bytes().all(|b| b.is_ascii_digit());
+    is_whole.then(|| format!("{text}.0"))
 }
 
 impl Source for StoreSource<'_> {
     fn select<'s>(&'s self, select: &Select<'_>) -> Result<Vec<Box<dyn promql::Series + 's>>, SourceError> {
-        let found = self.0.select(&conditions(select.matchers), select.from_ns, select.to_ns);
-        let series = |found: Found| Box::new(Stored { store: self.0, found }) as Box<dyn promql::Series>;
+        let found = names::select(self.store, self.streams, select.matchers, (select.from_ns, select.to_ns));
+        let series = |found: Found| Box::new(Stored { store: self.store, found }) as Box<dyn promql::Series>;
         Ok(found.into_iter().map(series).collect())
     }
 }

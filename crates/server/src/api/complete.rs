@@ -120,7 +120,8 @@ pub(crate) async fn complete(
         let place = place_at(&query, byte);
         let catalog = Catalog::new(&shared.config.catalog);
         let within = caller.matchers();
-        let names = Names { store: &shared.store, catalog: &catalog, within: &within };
+        let names =
+            Names { store: &shared.store, streams: &shared.streams, catalog: &catalog, within: &within };
         let (choices, more) = names.choices(&query, &place, limit);
         let characters = |byte: usize| query[..byte].chars().count();
         Ok(Json(CompleteAnswer {

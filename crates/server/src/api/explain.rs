@@ -12,9 +12,9 @@ use super::Params;
 use super::stored::StoredMetric;
 use crate::about::{Catalog, only_grows};
 use crate::access::Caller;
-use crate::app::{App, read};
+use crate::app::{App, Shared, read};
 use crate::error::ApiError;
-use crate::source::conditions;
+use crate::source::{conditions, spelled_out};
 
 /// Metrics of one query that are told of.
 const METRICS_MAX: usize = 6;
@@ -86,9 +86,11 @@ pub(crate) async fn explain(
     read(&app, move |shared| {
         let catalog = Catalog::new(&shared.config.catalog);
         let within = caller.matchers();
-        let known = metrics(&text, &shared.store, &catalog, &within);
+        let known = metrics(&text, shared, &catalog, &within);
         let grows = |name: &str| {
-            let metric = known.iter().find(|known| known.metric.name == name)?;
+            let names = shared.streams.canonical_names(name);
+            let is_meant = |metric: &StoredMetric| metric.name == name || names.contains(&metric.name);
+            let metric = known.iter().find(|known| is_meant(&known.metric))?;
             Some(only_grows(name, metric.metric.of))
         };
         let (error, advice) = match Query::parse(&text) {
@@ -115,33 +117,42 @@ fn advise(query: &Query, grows: &(dyn Fn(&str) -> Option<bool> + Sync)) -> Vec<A
 }
 
 /// The metrics that a query names and that are stored.
-fn metrics(text: &str, store: &Store, catalog: &Catalog<'_>, within: &[Matcher]) -> Vec<ExplainedMetric> {
+fn metrics(text: &str, shared: &Shared, catalog: &Catalog<'_>, within: &[Matcher]) -> Vec<ExplainedMetric> {
+    let store = &shared.store;
     let mut found: Vec<ExplainedMetric> = Vec::new();
     for matchers in selectors_in(text) {
         let Some(name) = matchers.iter().find(|m| &*m.name == "__name__" && m.op == MatchOp::Equal) else {
             continue;
         };
-        if found.len() == METRICS_MAX || found.iter().any(|known| *known.metric.name == *name.value) {
-            continue;
-        }
         let selector: Vec<Matcher> = std::iter::once(name).chain(within).cloned().collect();
-        let selector = conditions(&selector);
-        let mut series = 0;
-        store.each_value("__name__", &selector, "", &mut |_, count| {
-            series += count;
-            std::ops::ControlFlow::Continue(())
-        });
-        if series == 0 {
-            continue;
+        for selector in spelled_out(store, &shared.streams, &selector, (i64::MIN, i64::MAX)) {
+            let name = &*selector[0].value;
+            if found.len() < METRICS_MAX && !found.iter().any(|known| known.metric.name == name) {
+                found.extend(explained(store, catalog, &selector));
+            }
         }
-        let mut labels: Vec<ExplainedLabel> = store
-            .label_counts(&selector)
-            .into_iter()
-            .map(|label| ExplainedLabel { name: label.name, series: label.series, values: label.values })
-            .collect();
-        labels.sort_by_key(|label| std::cmp::Reverse(label.values));
-        let metric = StoredMetric::of(&name.value, series, catalog.about(store, &name.value));
-        found.push(ExplainedMetric { metric, labels });
     }
     found
+}
+
+/// The metric that the first of the matchers asks for, if it is stored.
+fn explained(store: &Store, catalog: &Catalog<'_>, matchers: &[Matcher]) -> Option<ExplainedMetric> {
+    let name = &*matchers.first()?.value;
+    let selector = conditions(matchers);
+    let mut series = 0;
+    store.each_value("__name__", &selector, "", &mut |_, count| {
+        series += count;
+        std::ops::ControlFlow::Continue(())
+    });
+    if series == 0 {
+        return None;
+    }
+    let mut labels: Vec<ExplainedLabel> = store
+        .label_counts(&selector)
+        .into_iter()
+        .map(|label| ExplainedLabel { name: label.name, series: label.series, values: label.values })
+        .collect();
+    labels.sort_by_key(|label| std::cmp::Reverse(label.values));
+    let metric = StoredMetric::of(name, series, catalog.about(store, name));
+    Some(ExplainedMetric { metric, labels })
 }

@@ -114,7 +114,7 @@ impl Work {
         let started = Instant::now();
         let over = self.is_over();
         let ruled = &mut self.state.groups[at];
-        let source = StoreSource(&shared.store);
+        let source = StoreSource::of(shared);
         let Outcome { writes, error, .. } =
             ruled.group.evaluate(index, &source, (time_ms, moment), &self.setting);
         if error.is_some() && (over || self.setting.options.cancel.is_cancelled()) {

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use store::{Batch, Collision, SeriesBatch, Store};
 
 use super::StoreSource;
+use crate::otlp::Streams;
 
 const SECOND: i64 = model::NANOS_PER_SECOND;
 const MINUTE: i64 = 60 * SECOND;
@@ -47,7 +48,7 @@ fn ask(store: &Store, text: &str, (start, end, step): (i64, i64, i64), rollups: 
     let options = Options { rollups, ..Options::default() };
     let query = Query::parse(text).unwrap();
     let times = (millis(start), millis(end), millis(step));
-    query.range(&StoreSource(store), times, &options).unwrap()
+    query.range(&StoreSource { store, streams: &Streams::default() }, times, &options).unwrap()
 }
 
 /// Values by series and time in milliseconds.

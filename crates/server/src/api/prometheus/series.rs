@@ -15,7 +15,7 @@ use super::asked::{Asked, CUT};
 use super::forwarded::{self, From};
 use super::{Failure, add_total, json as json_body, push_texts, success, whole};
 use crate::app::{App, Shared, read};
-use crate::source::conditions;
+use crate::source::{self, conditions, spelled_out};
 
 /// The label sets of the series that are selected.
 pub(super) async fn series(State(app): State<App>, asked: Asked) -> Result<Response, Failure> {
@@ -79,8 +79,13 @@ async fn list(
     };
     let found = read(&app, move |shared| {
         let selectors = if selectors.is_empty() { vec![Vec::new()] } else { selectors };
-        let found = selectors.iter().flat_map(|matchers| take(&shared.store, &conditions(matchers), span));
-        Ok(found.collect::<BTreeSet<String>>())
+        let mut found = BTreeSet::new();
+        for matchers in &selectors {
+            for matchers in spelled_out(&shared.store, &shared.streams, matchers, span) {
+                found.extend(take(&shared.store, &conditions(&matchers), span));
+            }
+        }
+        Ok(found)
     })
     .await?;
     let total = found.len();
@@ -107,8 +112,8 @@ fn first(data: &str, mut warnings: Vec<String>, limit: usize, total: usize) -> R
 }
 
 /// Each series once that one of the selectors fits.
-fn find(shared: &Shared, selectors: &[Vec<Matcher>], (from_ns, to_ns): (i64, i64)) -> BTreeSet<Arc<Labels>> {
-    let select = |matchers: &Vec<Matcher>| shared.store.select(&conditions(matchers), from_ns, to_ns);
+fn find(shared: &Shared, selectors: &[Vec<Matcher>], span_ns: (i64, i64)) -> BTreeSet<Arc<Labels>> {
+    let select = |matchers: &Vec<Matcher>| source::select(&shared.store, &shared.streams, matchers, span_ns);
     selectors.iter().flat_map(select).map(|found| found.labels).collect()
 }
 
