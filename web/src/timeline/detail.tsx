@@ -10,6 +10,7 @@ import { formatSecond } from '../lib/time';
 import type { SpanAnswer } from './answer';
 import { AttributeList } from './attributes';
 import type { Timeline } from './model';
+import type { Spans } from './rows';
 import { laneName, laneText, lengthText, phaseText } from './words';
 
 const KINDS = ['unspecified', 'internal', 'server', 'client', 'producer', 'consumer'];
@@ -33,9 +34,9 @@ export function Detail({ model }: { model: Timeline }) {
   );
 }
 
-/** Before a span is chosen: who takes how long. */
+/** Before a span is chosen: where the time of the step goes. */
 function Nothing({ model }: { model: Timeline }) {
-  const [slow, spans] = [model.slow.value, model.loaded.value];
+  const spans = model.loaded.value;
   return (
     <>
       <h2>No span is chosen</h2>
@@ -43,13 +44,46 @@ function Nothing({ model }: { model: Timeline }) {
         A click tells all of a span, against the same one of the other ranks. <kbd>n</kbd> and <kbd>N</kbd> go
         to the next and last of its kind.
       </p>
-      {slow && spans && (
-        <p>
-          <b>{laneText(spans.lanes[slow.lane])}</b> works {slow.ratio.toFixed(2)} × as long in this step as
-          the median of the others; what it waits in communication is not counted.
-        </p>
+      {spans && spans.answer.step !== null && spans.lanes.length > 0 && (
+        <PhaseTable spans={spans} own={model.own.value} />
       )}
     </>
+  );
+}
+
+/** Time by phase over the processes: the median, and who has most. */
+function PhaseTable({ spans, own }: { spans: Spans; own: Float64Array[] }) {
+  const rows = PHASES.map((phase, at) => {
+    const most = own.reduce((best, times, lane) => (times[at] > own[best][at] ? lane : best), 0);
+    const sorted = own.map((times) => times[at]).sort((a, b) => a - b);
+    return { phase, most, greatest: own[most][at], median: sorted[sorted.length >> 1] };
+  });
+  return (
+    <table>
+      <caption>Time of the step by phase, what lies within a span not counted to it</caption>
+      <thead>
+        <tr>
+          <th scope="col">Phase</th>
+          <th scope="col">Median</th>
+          {spans.lanes.length > 1 && <th scope="col">Greatest</th>}
+        </tr>
+      </thead>
+      <tbody>
+        {rows
+          .filter(({ greatest }) => greatest > 0)
+          .map(({ phase, most, greatest, median }) => (
+            <tr key={phase.key}>
+              <th scope="row">{phase.text}</th>
+              <td>{lengthText(median)}</td>
+              {spans.lanes.length > 1 && (
+                <td>
+                  {lengthText(greatest)} <span class="quiet">{laneName(spans.lanes[most], 12)}</span>
+                </td>
+              )}
+            </tr>
+          ))}
+      </tbody>
+    </table>
   );
 }
 

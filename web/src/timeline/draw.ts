@@ -6,7 +6,7 @@ import { type Label, paintStrips } from './paint';
 import type { Spans } from './rows';
 import type { Window } from './sweep';
 import { ticksOf } from './ticks';
-import { lengthText, shortName } from './words';
+import { lengthText, shortNames } from './words';
 
 /** Everything that a picture needs. */
 export interface Picture {
@@ -28,6 +28,9 @@ export interface Picture {
 
 /** Room of a tick's name, CSS pixels. */
 export const TICK_PX = 90;
+
+/** Room of a length in words. */
+const LENGTH_PX = 70;
 
 /** Draws again and again on one canvas. */
 export class Drawing {
@@ -98,15 +101,17 @@ export class Drawing {
       return wide(count) <= room ? count : '';
     }
     const { answer, start, end } = spans;
-    const name = shown(shortName(answer.names[answer.spans.name[label.span]]), 40);
-    const whole = wide(name);
-    if (whole > room) {
-      const chars = Math.floor((room / whole) * name.length) - 1;
-      return chars >= 3 ? `${name.slice(0, chars)}…` : '';
+    const whole = answer.names[answer.spans.name[label.span]];
+    const names = shortNames(whole).map((name) => shown(name, 40));
+    const name = names.find((one) => wide(one) <= room);
+    if (name === undefined) {
+      const last = names[names.length - 1];
+      const chars = Math.floor((room / wide(last)) * last.length) - 1;
+      return chars >= 3 ? `${last.slice(0, chars)}…` : '';
     }
+    const length = `  ${lengthText(end[label.span] - start[label.span])}`;
     // Digits are all equally wide.
-    if (whole + 70 > room) return name;
-    return `${name}  ${lengthText(end[label.span] - start[label.span])}`;
+    return wide(name) + LENGTH_PX <= room ? name + length : name;
   }
 
   private outlines(ctx: CanvasRenderingContext2D, picture: Picture, scale: number): void {

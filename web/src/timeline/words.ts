@@ -36,10 +36,11 @@ export function laneText(lane: Pick<Lane, 'rank' | 'instance' | 'host'>): string
   return lane.host ? `${laneName(lane)} on ${shown(lane.host, 32)}` : laneName(lane);
 }
 
-/** The last part of a dotted name: what is seen in a block. */
-export function shortName(name: string): string {
-  const parts = name.split('.');
-  return parts[parts.length - 1] || name;
+/** What may be written of a dotted name into a block, the longest first: its last two parts, and the last. */
+export function shortNames(name: string): string[] {
+  const parts = name.split('.').filter(Boolean);
+  if (parts.length < 2) return [name];
+  return [parts.slice(-2).join('.'), parts[parts.length - 1]];
 }
 
 /** A phase in words. */

@@ -4,7 +4,9 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { extname, join } from 'node:path';
 import { device, report } from '../e2e/machines';
 import { oddRun, wideRun } from './odd';
+import { madeSpan, madeSpans } from './spans';
 import { encodePoints, type Written } from './tgp1';
+import { trainedRun } from './training';
 import { NOW, type StoryMetric, type StoryRun, storyRuns } from './world';
 
 const TYPES: Record<string, string> = {
@@ -223,10 +225,12 @@ function missing(run: StoryRun) {
 }
 
 /** What there is of a run, by the end of its path. */
-const parts = (run: StoryRun): Record<string, () => object> => ({
+const parts = (run: StoryRun, query: URLSearchParams): Record<string, () => object> => ({
   '': () => detail(run),
   metrics: () => ({ metrics: metrics(run) }),
   missing: () => missing(run),
+  timeline: () =>
+    query.get('part') === 'span' ? madeSpan(query) : madeSpans({ microbatches: 4, layers: 6 }),
 });
 
 async function readBody(request: IncomingMessage): Promise<string> {
@@ -273,7 +277,7 @@ async function api(
     return;
   }
   const run = runs.find((r) => r.run_id === id);
-  const told = run && parts(run)[part ?? ''];
+  const told = run && parts(run, url.searchParams)[part ?? ''];
   if (!told)
     json(
       {
@@ -291,7 +295,7 @@ async function api(
 
 /** Starts it on a free port. */
 export function startStories(count: number, port = 0): Promise<{ url: string; server: Server }> {
-  const runs = [...storyRuns(count), oddRun(), wideRun()];
+  const runs = [...storyRuns(count), oddRun(), wideRun(), trainedRun()];
   const dist = join(import.meta.dirname, '../../dist');
   const server = createServer((request, answer) => {
     const url = new URL(request.url ?? '/', 'http://stories');

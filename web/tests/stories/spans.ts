@@ -1,5 +1,5 @@
 /** Spans of a made-up step: what the server would answer of a job whose rank 17 is slow. */
-import type { SpansAnswer } from '../../src/timeline/answer';
+import type { SpanAnswer, SpansAnswer } from '../../src/timeline/answer';
 
 /** What to make up. */
 export interface Made {
@@ -97,5 +97,54 @@ export function madeSpans({
     texts_hidden: false,
     switch: null,
     text: null,
+  };
+}
+
+/** One span of it, whole. */
+export function madeSpan(query: URLSearchParams): SpanAnswer {
+  const answer = madeSpans({ microbatches: 4, layers: 6 });
+  const { spans, lanes, names } = answer;
+  const at = spans.id.findIndex(
+    (id, one) => id === query.get('id') && lanes[spans.lane[one]].instance === query.get('instance'),
+  );
+  const lane = lanes[spans.lane[at]];
+  const peers = spans.name.flatMap((name, one) =>
+    name === spans.name[at] && spans.lane[one] !== spans.lane[at] ? spans.length_us[one] : [],
+  );
+  peers.sort((a, b) => a - b);
+  return {
+    span: {
+      name: names[spans.name[at]],
+      rank: lane.rank,
+      instance: lane.instance,
+      host: lane.host,
+      start_us: spans.start_us[at],
+      length_us: spans.length_us[at],
+      origin_ns: answer.origin_ns,
+      status: spans.status[at],
+      status_text: spans.status[at] === 2 ? 'NCCL timeout after 600 s' : '',
+      kind: 'internal',
+      scope: 'nemo.lens',
+      iteration: spans.iteration[at],
+      parent: spans.depth[at] > 0 ? spans.id[spans.lane.indexOf(spans.lane[at])] : null,
+      attributes: [
+        ['megatron.iteration', spans.iteration[at]],
+        ['megatron.num_microbatches', 4],
+        ['megatron.loss', 2.861],
+        ['is_goodput_span', true],
+        ['<img src=x onerror=alert(1)>', 'a \u202e b'],
+      ],
+      events: [
+        { at_us: spans.start_us[at] + 500, name: 'exception', attributes: [['exception.type', 'Err']] },
+      ],
+      links: [{ trace: answer.traces[0], id: spans.id[0], attributes: [] }],
+      linked_from: [],
+    },
+    others: {
+      ranks: 63,
+      median_us: peers[peers.length >> 1] ?? 0,
+      min_us: peers[0] ?? 0,
+      max_us: peers[peers.length - 1] ?? 0,
+    },
   };
 }

@@ -12,7 +12,7 @@ import { paintStrips, type SpanInk } from '../../src/timeline/paint';
 import { firstAfter, ROWS_MAX, type Spans, spansOf } from '../../src/timeline/rows';
 import { type Block, sweep } from '../../src/timeline/sweep';
 import { ticksOf } from '../../src/timeline/ticks';
-import { lengthText, rulerText, shiftText, shortName } from '../../src/timeline/words';
+import { lengthText, rulerText, shiftText, shortNames } from '../../src/timeline/words';
 import { madeSpans } from '../stories/spans';
 
 type One = [lane: number, name: string, depth: number, start: number, end: number, status?: number];
@@ -390,5 +390,5 @@ test('lengths and names in words', () => {
     '−3.000 ms',
   ]);
   expect(plain(shiftText('host-6', -1.2))).toBe('host-6 shifted by −1.2 ms');
-  expect([shortName('a.b.c'), shortName('nccl'), shortName('x.')]).toEqual(['c', 'nccl', 'x.']);
+  expect(['a.b.c', 'nccl', 'x.'].map(shortNames)).toEqual([['b.c', 'c'], ['nccl'], ['x.']]);
 });
