@@ -19,6 +19,7 @@ mod status;
 mod storage;
 mod stored;
 mod stream;
+mod timeline;
 
 use std::sync::Arc;
 
@@ -64,6 +65,7 @@ pub(crate) fn table() -> Vec<Row> {
         row("GET", "/api/tg/v1/runs/{run_id}/metrics", get(metrics::list)),
         row("GET", "/api/tg/v1/runs/{run_id}/missing", get(missing::list)),
         row("GET", "/api/tg/v1/runs/{run_id}/points", get(points::one)),
+        row("GET", "/api/tg/v1/runs/{run_id}/timeline", get(timeline::show)),
         row("GET", "/api/tg/v1/runs/{run_id}/export", get(export::export)),
         row("GET", "/api/tg/v1/export", get(export_selected::export)),
         row("GET", "/api/tg/v1/compare", get(compare::compare)),
@@ -124,6 +126,7 @@ pub(crate) fn routes() -> Vec<crate::Route> {
         missing::list,
         points::one,
         points::many,
+        timeline::show,
         export::export,
         export_selected::export,
         backup::make,

@@ -17,6 +17,7 @@ use crate::app::{App, Shared, blocking, read};
 use crate::clock::{now_ns, to_ms};
 use crate::error::ApiError;
 use crate::ingest::{DESCRIPTION_BYTES_MAX, REFUSED_PREFIX, TAG_BYTES_MAX, tag_usable};
+use crate::otlp::has_telemetry;
 use crate::upkeep::UNDO_SECONDS;
 
 /// Sessions shown, newest first to be kept.
@@ -36,6 +37,8 @@ pub(crate) struct RunAnswer {
     dropped: BTreeMap<String, u64>,
     /// Points and facts that the server refused, by reason.
     refused: BTreeMap<String, u64>,
+    /// Whether processes of it are seen through their OpenTelemetry export.
+    telemetry: bool,
 }
 
 /// One go at the run.
@@ -108,6 +111,7 @@ fn answer(shared: &Shared, run: Arc<RunRecord>) -> RunAnswer {
         sessions: sessions.collect(),
         dropped,
         refused,
+        telemetry: has_telemetry(&run),
     }
 }
 

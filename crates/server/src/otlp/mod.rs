@@ -26,7 +26,9 @@ use crate::app::Shared;
 use crate::ingest::outcome;
 
 pub(crate) use runs::{Seen, Sources, has_telemetry};
+pub(crate) use spans::{ITERATION_SPANS, STEP_SERIES, is_iteration};
 pub(crate) use state::Streams;
+pub(crate) use text::{hide_texts, keeps as keeps_text};
 
 /// A request that came in whole.
 pub(crate) struct Arrival<'a> {

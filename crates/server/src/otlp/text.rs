@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use model::{AttributeValue, RunPath};
+use model::{AttributeValue, RunPath, Span};
 use regex::Regex;
 use wire::otlp::{Attributes, VALUE_BYTES_MAX, cut, is_kept_text, is_secret_key, is_text};
 
@@ -42,6 +42,13 @@ pub(crate) fn attributes(sent: &Attributes<'_>, keeps_text: bool) -> Vec<(String
         out.push(((*key).to_owned(), value));
     }
     out
+}
+
+/// Takes texts out of a span, for those who may not read them; says whether there were any.
+pub(crate) fn hide_texts(span: &mut Span) -> bool {
+    let events = span.events.iter_mut().map(|event| &mut event.attributes);
+    let links = span.links.iter_mut().map(|link| &mut link.attributes);
+    events.chain(links).chain([&mut span.attributes]).fold(false, |any, attributes| hide(attributes) | any)
 }
 
 /// Takes texts out of what was kept, for those who may not read them; says whether there were any.
