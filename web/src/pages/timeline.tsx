@@ -37,7 +37,7 @@ export function TimelineTab({ board }: TabProps) {
   useKeys(model, table);
   const spans = model.loaded.value;
   const error = model.error.value !== null && (
-    <Failure error={model.error.value} retry={() => void model.load()} />
+    <Failure error={model.error.value} retry={() => void model.load(true)} />
   );
   if (spans && spans.answer.total === 0 && spans.answer.steps === null && param('ranks') === '')
     return (
@@ -66,10 +66,10 @@ export function TimelineTab({ board }: TabProps) {
 
 function useFeed(model: Timeline): void {
   useEffect(() => {
-    const refresh = paced(() => model.load(), REFRESH_MS);
+    const refresh = paced(() => model.load(true), REFRESH_MS);
     const stopAsking = effect(() => {
       void model.question.value;
-      queueMicrotask(() => void model.load());
+      queueMicrotask(() => void model.load(false));
     });
     const stopChoosing = effect(() => {
       void model.chosen.value;

@@ -46,8 +46,25 @@ export class Timeline {
   private readonly moving = signal<Window | null>(null);
 
   private asking: AbortController | null = null;
+  /** The question that what is shown answers. */
+  private answered = '';
   private askingSpan: AbortController | null = null;
   private rest: ReturnType<typeof setTimeout> | undefined;
+
+  // Each part of the address by itself: a change of one must not put all the others together again.
+  private readonly asked = {
+    whole: computed(() => param('whole')),
+    step: computed(() => param('step')),
+    ranks: computed(() => param('ranks')),
+    span: computed(() => param('span')),
+    order: computed(() => param('order')),
+    nest: computed(() => param('nest')),
+    open: computed(() => param('open')),
+    find: computed(() => param('find')),
+    group: computed(() => param('group')),
+    t0: computed(() => param('t0')),
+    t1: computed(() => param('t1')),
+  };
 
   constructor(readonly board: Board) {}
 
@@ -60,21 +77,26 @@ export class Timeline {
   });
 
   /** Whether all of the run is asked for, not one step. */
-  readonly whole = computed(() => param('whole') === '1');
+  readonly whole = computed(() => this.asked.whole.value === '1');
 
   /** The step that is asked for; `null` for the newest. */
-  readonly step = computed(() => (/^\d{1,15}$/.test(param('step')) ? Number(param('step')) : null));
+  readonly step = computed(() =>
+    /^\d{1,15}$/.test(this.asked.step.value) ? Number(this.asked.step.value) : null,
+  );
 
-  readonly choice = computed(() => readRanks(param('ranks'), this.hosts.value));
+  readonly choice = computed(() => readRanks(this.asked.ranks.value, this.hosts.value));
+
+  // Sessions beat all the time; what is asked changes with the ranks alone.
+  private readonly ranks = computed(() => this.choice.value.ranks);
 
   readonly question = computed<SpansQuestion>(() => ({
     step: this.step.value,
     range: this.whole.value ? ALL_TIME : null,
-    ranks: this.choice.value.ranks,
+    ranks: this.ranks.value,
   }));
 
   /** The span that is chosen. */
-  readonly chosen = computed<SpanKey | null>(() => readKey(param('span')));
+  readonly chosen = computed<SpanKey | null>(() => readKey(this.asked.span.value));
 
   /** Its place in what was read; -1 where it is not there. */
   readonly chosenAt = computed(() => {
@@ -96,17 +118,17 @@ export class Timeline {
   readonly order = computed(() => {
     const order = byRank(this.loaded.value?.lanes ?? []);
     const first = this.slow.value;
-    if (!first || param('order') === 'rank') return order;
+    if (!first || this.asked.order.value === 'rank') return order;
     return [first.lane, ...order.filter((lane) => lane !== first.lane)];
   });
 
   /** Whether lanes have all their rows unless they were switched. */
   readonly open = computed(() => {
-    const wanted = param('nest');
+    const wanted = this.asked.nest.value;
     return wanted === '' ? (this.loaded.value?.lanes.length ?? 0) <= OPEN_LANES : wanted === '1';
   });
 
-  private readonly switched = computed(() => new Set(param('open').split(',').filter(Boolean)));
+  private readonly switched = computed(() => new Set(this.asked.open.value.split(',').filter(Boolean)));
 
   readonly placed = computed(() => {
     const lanes = this.loaded.value?.lanes ?? [];
@@ -116,7 +138,10 @@ export class Timeline {
   /** Which spans are looked for; `null` when none are. */
   readonly lit = computed<Uint8Array | null>(() => {
     const spans = this.loaded.value;
-    const [words, group] = [param('find').toLowerCase().split(/\s+/).filter(Boolean), param('group')];
+    const [words, group] = [
+      this.asked.find.value.toLowerCase().split(/\s+/).filter(Boolean),
+      this.asked.group.value,
+    ];
     if (!spans || (words.length === 0 && group === '')) return null;
     const { names, groups } = spans.answer;
     const fits = names.map(
@@ -131,7 +156,7 @@ export class Timeline {
   readonly window = computed<Window>(() => this.moving.value ?? this.addressed.value);
 
   private readonly addressed = computed<Window>(() => {
-    const [from, to] = [param('t0'), param('t1')];
+    const [from, to] = [this.asked.t0.value, this.asked.t1.value];
     if (from === '' || to === '' || !(Number(from) < Number(to))) return this.full.value;
     return { from: Number(from) * 1000, to: Number(to) * 1000 };
   });
@@ -148,7 +173,9 @@ export class Timeline {
   readonly isWhole = computed(() => this.window.value === this.full.value);
 
   /** Whether the newest step is followed: nothing in the address holds the page where it is. */
-  readonly follows = computed(() => ['step', 't0', 'span', 'whole'].every((name) => param(name) === ''));
+  readonly follows = computed(() =>
+    (['step', 't0', 'span', 'whole'] as const).every((name) => this.asked[name].value === ''),
+  );
 
   /** How a lane is named in the address. */
   private foldKey(lane: number): string {
@@ -209,12 +236,13 @@ export class Timeline {
     this.show({ from: us - (to - from) / 2, to: us + (to - from) / 2 });
   }
 
-  /** Reads what is asked for now. */
-  async load(): Promise<void> {
+  /** Reads what is asked for now; what is shown already is read again only if `again`. */
+  async load(again: boolean): Promise<void> {
+    const question = this.question.peek();
+    if (!again && this.answered === JSON.stringify(question)) return;
     this.asking?.abort();
     const asking = new AbortController();
     this.asking = asking;
-    const question = this.question.peek();
     try {
       let answer = await askSpans(this.board.runId, question, asking.signal);
       // A server that was asked for no step may leave the choice to us.
@@ -222,6 +250,8 @@ export class Timeline {
         answer = await askSpans(this.board.runId, { ...question, step: answer.steps.last }, asking.signal);
       if (this.asking !== asking) return;
       this.take(answer);
+      // The newest step, once it is there, is that step.
+      this.answered = JSON.stringify({ ...question, step: question.range ? null : answer.step });
     } catch (failure) {
       if (!isAbort(failure) && this.asking === asking) this.error.value = failure;
     }
