@@ -68,11 +68,11 @@ fn is_vector(node: &Value) -> bool {
     }
 }
 
-/// Replaces metric names for which `other` knows another one, wherever a selector asks for exactly
-/// one name; patterns are left alone. Everything else means the same, but is formatted anew.
+/// Replaces metric names for which `other` knows others, wherever a selector asks for exactly one name;
+/// of several any will do. Patterns are left alone. Everything else means the same, but is formatted anew.
 pub fn rename_metrics(
     text: &str,
-    other: &(dyn Fn(&str) -> Option<String> + Sync),
+    other: &(dyn Fn(&str) -> Vec<String> + Sync),
 ) -> Result<String, QueryError> {
     with_expr(text, |expr| {
         each_selector(expr, &mut |selector| rename_selector(selector, other));
@@ -160,24 +160,37 @@ fn each_selector(expr: &mut Expr, change: &mut dyn FnMut(&mut VectorSelector)) {
     }
 }
 
-fn rename_selector(selector: &mut VectorSelector, other: &dyn Fn(&str) -> Option<String>) {
-    if let Some(new) = selector.name.as_deref().and_then(other) {
-        if is_plain_name(&new) {
-            selector.name = Some(new);
-        } else {
-            selector.name = None;
-            selector.matchers.matchers.insert(0, ParsedMatcher::new(ParsedOp::Equal, METRIC_NAME, &new));
-        }
-    }
+fn rename_selector(selector: &mut VectorSelector, other: &dyn Fn(&str) -> Vec<String>) {
     let matchers = &mut selector.matchers;
     for matcher in matchers.matchers.iter_mut().chain(matchers.or_matchers.iter_mut().flatten()) {
         if matcher.name == METRIC_NAME
             && matcher.op == ParsedOp::Equal
-            && let Some(new) = other(&matcher.value)
+            && let Some(new) = any_name(&other(&matcher.value))
         {
-            matcher.value = new;
+            *matcher = new;
         }
     }
+    let names = selector.name.as_deref().map(other).unwrap_or_default();
+    match &names[..] {
+        [name] if is_plain_name(name) => selector.name = Some(name.clone()),
+        names => {
+            if let Some(new) = any_name(names) {
+                selector.name = None;
+                matchers.matchers.insert(0, new);
+            }
+        }
+    }
+}
+
+/// The condition that a metric has one of these names; none where there are none.
+fn any_name(names: &[String]) -> Option<ParsedMatcher> {
+    let (first, rest) = names.split_first()?;
+    if rest.is_empty() {
+        return Some(ParsedMatcher::new(ParsedOp::Equal, METRIC_NAME, first));
+    }
+    let pattern = names.iter().map(|name| regex::escape(name)).collect::<Vec<_>>().join("|");
+    let op = ParsedOp::Re(regex::Regex::new(&pattern).ok()?);
+    Some(ParsedMatcher::new(op, METRIC_NAME, &pattern))
 }
 
 fn is_plain_name(name: &str) -> bool {

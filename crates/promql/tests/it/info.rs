@@ -48,13 +48,13 @@ fn a_query_is_written_as_it_was_read() {
         (r#"info(info(x, {a=~".*"}), {b=~".*"})"#, r#"info(info(x, {a=~".*"}), {b=~".*"})"#),
         (r#"info (x, {"a"=~".*"})"#, r#"info(x, {a=~".*"})"#),
     ] {
-        assert_eq!(rename_metrics(text, &|_| None).unwrap(), want, "{text}");
+        assert_eq!(rename_metrics(text, &|_| Vec::new()).unwrap(), want, "{text}");
         assert_eq!(format_query(text).unwrap(), want, "{text}");
     }
     let tree = query_tree(r#"info(x, {a=~".*"})"#).unwrap();
     assert!(tree.contains(r#""name":"a""#) && !tree.contains(r#""type":"!=""#), "{tree}");
     let renamed = rename_metrics(r#"info(x, {__name__="host.info"})"#, &|name| {
-        (name == "host.info").then(|| "host_info".to_owned())
+        (name == "host.info").then(|| "host_info".to_owned()).into_iter().collect()
     });
     assert_eq!(renamed.unwrap(), r#"info(x, {__name__="host_info"})"#);
 }

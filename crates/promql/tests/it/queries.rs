@@ -245,16 +245,19 @@ fn selectors_are_read_as_match_takes_them() {
 #[test]
 fn metrics_are_renamed_in_a_forwarded_query() {
     let other = |name: &str| match name {
-        "a" => Some("b".to_owned()),
-        "c.d" => Some("c_d".to_owned()),
-        "e" => Some("e.f".to_owned()),
-        _ => None,
+        "a" => vec!["b".to_owned()],
+        "c.d" => vec!["c_d".to_owned()],
+        "e" => vec!["e.f".to_owned()],
+        "g" => vec!["g".to_owned(), "g.h".to_owned()],
+        _ => Vec::new(),
     };
     for (text, wanted) in [
         ("sum by (x) (rate(a[5m] offset 1m)) / a", "sum by (x) (rate(b[5m] offset 1m)) / b"),
         ("{__name__=\"c.d\", x=\"a\"}", "{__name__=\"c_d\",x=\"a\"}"),
         ("{__name__=~\"a|c.d\"}", "{__name__=~\"a|c.d\"}"),
         ("e{x=\"1\"}", "{__name__=\"e.f\",x=\"1\"}"),
+        ("g{x=\"1\"}", "{__name__=~\"g|g\\\\.h\",x=\"1\"}"),
+        ("{__name__=\"g\"} + 1", "{__name__=~\"g|g\\\\.h\"} + 1"),
         (
             "topk(scalar(a), max_over_time((-a)[1h:1m] @ end()))",
             "topk(scalar(b), max_over_time((-b)[1h:1m] @ end()))",
@@ -275,7 +278,7 @@ fn a_formatted_query_is_the_same_query() {
     ] {
         let once = promql::format_query(text).unwrap();
         assert_eq!(promql::format_query(&once).unwrap(), once);
-        let same = |name: &str| Some(name.to_owned());
+        let same = |name: &str| vec![name.to_owned()];
         assert_eq!(promql::rename_metrics(&once, &same), promql::rename_metrics(text, &same));
     }
 }

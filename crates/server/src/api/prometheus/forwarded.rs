@@ -1,5 +1,6 @@
 //! Questions that a far storage answers, where there is one.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -39,7 +40,9 @@ pub(super) enum From {
 pub(super) async fn ask(app: &App, asked: &Asked, path: &str) -> Result<From, Failure> {
     let Some(far) = &app.far else { return Ok(From::Here(Vec::new())) };
     let (parameters, caller) = (asked.parameters().to_vec(), asked.caller().clone());
-    let parameters = blocking(move || Ok::<_, ApiError>(translated(parameters, &caller))).await??;
+    let shared = Arc::clone(app);
+    let names = move |name: &str| shared.streams.canonical_names(name);
+    let parameters = blocking(move || Ok::<_, ApiError>(translated(parameters, &caller, &names))).await??;
     let is_query = path.starts_with("/api/v1/query");
     let query_max = app.config.query.time_max;
     let bound = if is_query { query_max } else { LIST_TIME_MAX.min(query_max) };
@@ -97,8 +100,15 @@ fn away(words: &str) -> String {
     )
 }
 
+/// The names of the metrics that are spelled so, none where none is.
+type Spelled<'s> = &'s (dyn Fn(&str) -> Vec<String> + Sync);
+
 /// Parameters as the far storage is to read them.
-fn translated(parameters: Vec<(String, String)>, caller: &Caller) -> Result<Vec<(String, String)>, Failure> {
+fn translated(
+    parameters: Vec<(String, String)>,
+    caller: &Caller,
+    names: Spelled<'_>,
+) -> Result<Vec<(String, String)>, Failure> {
     let mut selectors = 0;
     let mut out = Vec::with_capacity(parameters.len());
     let is_handed_on = |name: &str| !caller.is_bounded() || HANDED_ON.contains(&name);
@@ -106,7 +116,7 @@ fn translated(parameters: Vec<(String, String)>, caller: &Caller) -> Result<Vec<
         let value = match name.as_str() {
             "query" | "match[]" => {
                 selectors += usize::from(name == "match[]");
-                text(&value, caller).map_err(|error| match error {
+                text(&value, caller, names).map_err(|error| match error {
                     error @ QueryError::Parse { .. } => Failure::parameter(&name, error),
                     error => error.into(),
                 })?
@@ -124,12 +134,18 @@ fn translated(parameters: Vec<(String, String)>, caller: &Caller) -> Result<Vec<
 
 /// A query with other names than the far storage knows put in its words. What can't be read here is
 /// left to the far storage, which may know more, unless the caller sees a part only.
-fn text(query: &str, caller: &Caller) -> Result<String, QueryError> {
+fn text(query: &str, caller: &Caller, names: Spelled<'_>) -> Result<String, QueryError> {
     let is_renamed = AtomicBool::new(false);
     let renamed = promql::rename_metrics(query, &|name| {
-        let other = Some(model::prometheus_name(name)).filter(|other| other != name);
-        is_renamed.fetch_or(other.is_some(), Ordering::Relaxed);
-        other
+        let mut others = names(name);
+        if others.is_empty() {
+            others.push(model::prometheus_name(name));
+        }
+        if others == [name] {
+            others.clear();
+        }
+        is_renamed.fetch_or(!others.is_empty(), Ordering::Relaxed);
+        others
     });
     let query = match renamed {
         Ok(renamed) if is_renamed.into_inner() => renamed,
@@ -149,7 +165,7 @@ mod tests {
         let caller = Caller::known([store::Scope::Read].into_iter().collect(), bounds, How::Open);
         let given = |pairs: &[(&str, &str)]| {
             let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-            translated(pairs.collect(), &caller).unwrap()
+            translated(pairs.collect(), &caller, &|_| Vec::new()).unwrap()
         };
         assert_eq!(
             given(&[("match[]", "up"), ("extra_label", "x=y"), ("match[]", "{a=\"b\"}"), ("limit", "3")]),
@@ -157,13 +173,30 @@ mod tests {
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
         );
         assert_eq!(given(&[]), [("match[]".to_owned(), "{project=\"p\"}".to_owned())]);
-        assert!(translated(vec![("query".into(), "not promql (".into())], &caller).is_err());
+        assert!(translated(vec![("query".into(), "not promql (".into())], &caller, &|_| Vec::new()).is_err());
     }
 
     #[test]
     fn names_as_logged_are_translated_and_all_else_is_left_as_it_is() {
         let everything = Caller::everything();
-        let check = |query: &str, want: &str| assert_eq!(text(query, &everything).unwrap(), want);
+        let names = |name: &str| match name {
+            "megatron.training.skipped_iters" | "megatron_training_skipped_iters" => {
+                vec!["megatron_training_skipped_iters_total".to_owned()]
+            }
+            "speed" => vec!["speed".to_owned(), "speed_meters_per_second".to_owned()],
+            _ => Vec::new(),
+        };
+        let check = |query: &str, want: &str| assert_eq!(text(query, &everything, &names).unwrap(), want);
+        check(
+            "{\"megatron.training.skipped_iters\",run=\"a\"}",
+            "megatron_training_skipped_iters_total{run=\"a\"}",
+        );
+        check("rate(megatron_training_skipped_iters[5m])", "rate(megatron_training_skipped_iters_total[5m])");
+        check(
+            "{__name__=~\"megatron_training_skipped_iters\"}",
+            "{__name__=~\"megatron_training_skipped_iters\"}",
+        );
+        check("max(speed)", "max({__name__=~\"speed|speed_meters_per_second\"})");
         check("rate( loss [5m] )", "rate( loss [5m] )");
         check("{\"train/loss\",run=\"a\"}", "{__name__=\"train_loss\",run=\"a\"}");
         check("{__name__=\"train/loss\"}", "{__name__=\"train_loss\"}");

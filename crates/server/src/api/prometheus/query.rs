@@ -1,17 +1,22 @@
 //! `query`, `query_range`, `query_exemplars`.
 
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
 use axum::extract::State;
 use axum::response::Response;
-use promql::json::{Written, push_text, write_answer};
-use promql::{Answer, Query, QueryError};
+use model::{Exemplar, Labels};
+use promql::json::{Written, push_labels, push_text, write_answer};
+use promql::{Answer, Matcher, Query, QueryError};
 
 use super::asked::{Asked, CUT};
 use super::forwarded::{self, From};
 use super::{Failure, success, written};
-use crate::app::{App, blocking};
+use crate::app::{App, Shared, blocking, read};
 use crate::clock::now_ms;
 use crate::error::ApiError;
 use crate::query::{Times, ask};
+use crate::source::select;
 
 /// Most steps of one range.
 const STEPS_MAX: i64 = 11_000;
@@ -82,17 +87,72 @@ pub(super) async fn range(State(app): State<App>, asked: Asked) -> Result<Respon
     Ok(written(body.await?))
 }
 
-/// Exemplars are taken in and not kept: there are none, for any query that can be read.
+/// Most exemplars of one answer.
+const EXEMPLARS_MAX: usize = 10_000;
+
+/// The exemplars of every series that a query reads, by series, then time.
 pub(super) async fn exemplars(State(app): State<App>, asked: Asked) -> Result<Response, Failure> {
-    asked.span_ns()?;
-    let warnings = match forwarded::ask(&app, &asked, "/api/v1/query_exemplars").await? {
+    let span_ns = asked.span_ns()?;
+    let mut warnings = match forwarded::ask(&app, &asked, "/api/v1/query_exemplars").await? {
         From::Far(response) => return Ok(response),
         From::Here(warnings) => warnings,
     };
-    let text = asked.get("query").to_owned();
-    let parsed = blocking(move || Ok::<_, ApiError>(Query::parse(&text).map(drop))).await?;
-    parsed?;
-    Ok(success("[]", &warnings))
+    let (text, caller) = (asked.get("query").to_owned(), asked.caller().clone());
+    let (data, is_cut) = read(&app, move |shared| {
+        Ok(Query::parse(&text).map(|_| {
+            let selectors = promql::selectors_in(&text);
+            let selectors = if selectors.is_empty() { selectors } else { caller.confine(selectors) };
+            exemplars_of(shared, &selectors, span_ns)
+        }))
+    })
+    .await??;
+    if is_cut {
+        warnings.push(CUT.to_owned());
+    }
+    Ok(success(&data, &warnings))
+}
+
+/// Exemplars as JSON, and whether there are more.
+fn exemplars_of(shared: &Shared, selectors: &[Vec<Matcher>], span_ns: (i64, i64)) -> (String, bool) {
+    let (mut data, mut room) = (String::from("["), EXEMPLARS_MAX);
+    let mut seen = BTreeSet::new();
+    for found in selectors.iter().flat_map(|one| select(&shared.store, &shared.streams, one, span_ns)) {
+        let exemplars = shared.store.exemplars(found.id, span_ns.0, span_ns.1);
+        if exemplars.is_empty() || !seen.insert(found.id) {
+            continue;
+        }
+        data.push_str(if data.len() > 1 { ",{\"seriesLabels\":" } else { "{\"seriesLabels\":" });
+        push_labels(&mut data, &found.labels);
+        data.push_str(",\"exemplars\":[");
+        for (at, exemplar) in exemplars.iter().take(room).enumerate() {
+            if at > 0 {
+                data.push(',');
+            }
+            push_exemplar(&mut data, exemplar);
+        }
+        data.push_str("]}");
+        if exemplars.len() > room {
+            data.push(']');
+            return (data, true);
+        }
+        room -= exemplars.len();
+    }
+    data.push(']');
+    (data, false)
+}
+
+fn push_exemplar(out: &mut String, exemplar: &Exemplar) {
+    out.push_str("{\"labels\":");
+    let labels = exemplar.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    push_labels(out, &Labels::from_pairs(labels));
+    let value = match exemplar.value {
+        f64::INFINITY => "+Inf".to_owned(),
+        f64::NEG_INFINITY => "-Inf".to_owned(),
+        value => value.to_string(),
+    };
+    let seconds = exemplar.time_ns.div_euclid(model::NANOS_PER_MILLI) as f64 / 1e3;
+    // Writing to a String can't fail.
+    let _infallible = write!(out, ",\"value\":\"{value}\",\"timestamp\":{seconds}}}");
 }
 
 /// The query's tree.
