@@ -7,7 +7,11 @@ import type { Axis } from '../lib/points';
 import { labelText } from '../lib/text';
 
 /** What colours the entries and has the cursor. */
-export type Legends = Pick<Board, 'slot' | 'cursor' | 'settled'> & Partial<Pick<Board, 'mark'>>;
+export type Legends = Pick<Board, 'slot' | 'cursor' | 'settled'> &
+  Partial<Pick<Board, 'mark'>> & {
+    /** Dash of a line where it is not that of its colour. */
+    dash?: (labels: Record<string, string>) => number[] | undefined;
+  };
 
 function Swatch({ board, entry }: { board: Legends; entry: Entry }) {
   const slot = board.slot(entry.labels);
@@ -16,7 +20,7 @@ function Swatch({ board, entry }: { board: Legends; entry: Entry }) {
       <path
         d="M0 4h18"
         style={{ stroke: `var(${slotProperty(slot)})` }}
-        stroke-dasharray={slotDash(slot).join(' ')}
+        stroke-dasharray={(board.dash?.(entry.labels) ?? slotDash(slot)).join(' ')}
       />
     </svg>
   );

@@ -8,7 +8,7 @@ export interface Scope {
 }
 
 /** A run's tabs that exist. */
-export const TABS = ['overview', 'charts', 'training', 'system', 'ranks', 'timeline', 'missing'] as const;
+export const TABS = ['overview', 'charts', 'system', 'ranks', 'training', 'timeline', 'missing'] as const;
 /** One of them. */
 export type Tab = (typeof TABS)[number];
 

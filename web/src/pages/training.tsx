@@ -188,7 +188,7 @@ function Instrumented(props: Frame & { spec: PanelSpec }) {
   const instrument = instrumentOf(training, spec.key);
   const mfu = training?.mfu;
   const isMfu = spec.id === 'mfu';
-  const unit = isMfu ? '%' : (instrument?.unit_meant ?? '');
+  const unit = spec.unit ?? instrument?.unit_meant ?? '';
   const common = { page, id: spec.id, title: spec.title, unit, height };
   if (training && isMfu && mfu?.is_error) return <Absent {...common} text={mfu.text} command={null} wrong />;
   if (training && isMfu && mfu && mfu.factor === null && (instrument?.present ?? false))
@@ -253,11 +253,6 @@ function Badges({ page, spec }: { page: TrainingBoard; spec: PanelSpec }) {
       {data.axis === 'time' && view.pageAxis.value === 'step' && (
         <span class="badge" title="These points have no steps: they are drawn over wall time">
           over time
-        </span>
-      )}
-      {data.folded > 0 && (
-        <span class="badge" title="The median as a line, the least and the greatest as a band">
-          {formatCount(data.folded)} ranks
         </span>
       )}
       {data.came < data.total && (

@@ -211,6 +211,11 @@ export class TrainingBoard {
     return GROUP in labels ? (this.slots.get(labels[GROUP]) ?? 0) : this.board.slot(labels);
   }
 
+  /** A statistic of one series keeps its hue: what it is, its dash tells. */
+  dash(labels: Record<string, string>): number[] | undefined {
+    return labels.q === 'p95' ? [6, 3] : undefined;
+  }
+
   private async readTraining(): Promise<void> {
     await this.attempt('training', async () => {
       this.training.value = await askTraining(this.board.runId, this.ended.signal);

@@ -147,8 +147,8 @@ export function foldOf(series: Piece[][]): Fold {
   const all = series.flat();
   const xs = all.flatMap(({ x, column }) => [...x].filter((_, at) => column.count[at] > 0));
   const [from, to] = xs.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
-  const interval =
-    middle(all.map((p) => Math.max(p.column.interval, usualStep(p))).filter((v) => v > 0)) || 0;
+  const usual = all.map((p) => Math.max(p.column.interval, usualStep(p))).filter((v) => v > 0);
+  const interval = usual.sort((a, b) => a - b)[(usual.length - 1) >> 1] ?? 0;
   const cells = xs.length === 0 ? 0 : Math.max(1, Math.min(CELLS_MAX, cellsIn(to - from, interval)));
   const width = cells > 1 ? (to - from) / (cells - 1) : 1;
   const cellOf = (x: number) => (cells > 1 ? Math.round((x - from) / width) : 0);

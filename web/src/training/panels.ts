@@ -7,6 +7,8 @@ export interface PanelSpec {
   /** The instrument's key. */
   key: string;
   title: string;
+  /** Where the title says the unit; else it is the instrument's. */
+  unit?: string;
   /** Whether zero belongs on the value axis. */
   zero: boolean;
 }
@@ -14,12 +16,12 @@ export interface PanelSpec {
 /** In the order of the page; the step breakdown stands behind the sixth. */
 export const PANELS: readonly PanelSpec[] = [
   { id: 'loss', key: 'loss', title: 'Loss', zero: false },
-  { id: 'tokens', key: 'tokens_per_sec', title: 'Tokens per second', zero: true },
-  { id: 'mfu', key: 'throughput_tflops', title: 'MFU', zero: true },
+  { id: 'tokens', key: 'tokens_per_sec', title: 'Tokens per second', unit: '', zero: true },
+  { id: 'mfu', key: 'throughput_tflops', title: 'MFU', unit: '%', zero: true },
   { id: 'grad_norm', key: 'grad_norm', title: 'Gradient norm', zero: false },
   { id: 'learning_rate', key: 'learning_rate', title: 'Learning rate', zero: true },
   { id: 'memory', key: 'memory_allocated_gb', title: 'Memory by rank', zero: true },
-  { id: 'tflops', key: 'throughput_tflops', title: 'Throughput per GPU', zero: true },
+  { id: 'tflops', key: 'throughput_tflops', title: 'TFLOP/s per GPU', unit: '', zero: true },
 ];
 
 /** The counter of skipped iterations: it is told in the panel of the loss. */

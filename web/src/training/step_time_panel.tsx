@@ -9,8 +9,6 @@ import type { Picture } from './use_panel_plot';
 
 const TITLE = 'Step time';
 const UNIT = 's';
-/** A statistic of one series keeps its hue: what it is, its dash tells. */
-const DASHES: Record<string, number[]> = { p95: [6, 3] };
 
 /** The panel. */
 export function StepTimePanel(props: Frame) {
@@ -24,7 +22,6 @@ export function StepTimePanel(props: Frame) {
         unit: UNIT,
         zero: true,
         log: view.isLog('step_time'),
-        dash: (line) => DASHES[line.labels.q],
         stale: null,
       }
     );
@@ -57,17 +54,26 @@ export function StepTimePanel(props: Frame) {
       help=""
       caveat={quantiles ? (instrumentOf(training, STEP_TIME)?.caveat ?? '') : ''}
       picture={picture}
-      head={
-        quantiles && (
-          <span class="badge" title="The trainer's histogram gets the mean of a log interval, not each step">
-            one observation per log interval
-          </span>
-        )
-      }
-      note={quantiles && training?.step_time.text && <Sentence text={training.step_time.text} />}
+      note={quantiles && <Note text={training?.step_time.text ?? null} />}
       metric={quantiles ? null : STEP_SECONDS}
       promql={quantiles && metric ? quantileQuery(metric, page.board.runId, 60) : null}
       error={page.stepTime.value || error === undefined ? undefined : error}
     />
+  );
+}
+
+/** How far quantiles of the histogram go. */
+function Note({ text }: { text: string | null }) {
+  return (
+    <>
+      {text && (
+        <span class="warning">
+          <Sentence text={text} />{' '}
+        </span>
+      )}
+      <span title="The histogram gets the mean of a log interval, not each step">
+        one observation per log interval
+      </span>
+    </>
   );
 }

@@ -19,7 +19,7 @@ import { keptSteps, timeAt } from './fold';
 import { paintStack } from './paint';
 import { columnAt, type Part, type Stack, stackOf } from './parts';
 import { type Picture, usePanelPlot } from './use_panel_plot';
-import { goodputText, partText, percent, sumText, whoseText } from './words';
+import { goodputText, partText, percent, rounded, sumText, whoseText } from './words';
 
 const HEIGHT = 132;
 /** Ranks in a list to choose from. */
@@ -177,7 +177,8 @@ function Stacked(props: Frame & { breakdown: Breakdown | null }) {
     <>
       <header>
         <h3>
-          Where a step's time goes <span class="quiet">{breakdown ? whoseText(breakdown) : ''}</span>
+          Where a step's time goes{' '}
+          <span class="quiet">% of its wall time · {breakdown ? whoseText(breakdown) : ''}</span>
         </h3>
         <span class="at">{now && column >= 0 && atText(now, column)}</span>
         <RankChoice page={page} />
@@ -211,7 +212,7 @@ function columnIn({ left, right }: Laid, x: number): number {
 
 function atText({ stack }: Laid, column: number): string {
   const step = `step ${formatCount(stack.x[column])}`;
-  return `${step}: ${formatValue(Number(stack.wall[column].toPrecision(4)), 's')}`;
+  return `${step}: ${rounded(stack.wall[column], 's')}`;
 }
 
 function inWords({ stack, axis, left, right }: Laid): string {
@@ -230,7 +231,7 @@ function Parts(props: { stack: Stack; column: number; only: string | null }) {
           type="button"
           key={part.key}
           aria-pressed={only === part.key}
-          title={`${formatValue(Number(part.seconds.toPrecision(4)), 's')} of ${formatValue(Number(stack.wallSeconds.toPrecision(4)), 's')} that are shown`}
+          title={`${formatValue(part.seconds, 's')} of ${formatValue(stack.wallSeconds, 's')} that are shown`}
           onClick={() => setParams({ part: only === part.key ? null : part.key })}
         >
           <Swatch part={part} />

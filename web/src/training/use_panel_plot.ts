@@ -26,8 +26,6 @@ export interface Picture {
   log: boolean;
   /** Ends of the value axis, where they are fixed. */
   y?: [low: number, high: number];
-  /** Dash of a line, where it is not that of its colour. */
-  dash?: (line: Line) => number[] | undefined;
   behind?: (u: uPlot) => void;
   above?: (u: uPlot) => void;
   stale: string | null;
@@ -114,7 +112,7 @@ function modelOf(page: TrainingBoard, drawn: Picture, choice: Choice, size: [num
   const whole = valueRange(shape.x, extents, range.from, range.to, how) ?? (log ? [1, 10] : [0, 1]);
   return {
     shape,
-    looks: shape.lines.map((line) => lookOf(page, line, choice.hover.value, drawn.dash?.(line))),
+    looks: shape.lines.map((line) => lookOf(page, line, choice.hover.value)),
     range,
     y: drawn.y ?? whole,
     log,
@@ -133,12 +131,12 @@ function modelOf(page: TrainingBoard, drawn: Picture, choice: Choice, size: [num
   };
 }
 
-function lookOf(page: TrainingBoard, line: Line, hover: string | null, dash: number[] | undefined): Look {
+function lookOf(page: TrainingBoard, line: Line, hover: string | null): Look {
   const slot = page.slot(line.labels);
   const back = hover !== null && hover !== seriesId(line.labels);
   return {
     stroke: ink.value.series(slot),
-    dash: line.ghost ? [2, 2] : (dash ?? slotDash(slot)),
+    dash: line.ghost ? [2, 2] : (page.dash(line.labels) ?? slotDash(slot)),
     alpha: (line.ghost ? 0.6 : 1) * (back ? 0.3 : 1),
   };
 }

@@ -1,14 +1,16 @@
 /** Sentences of the Training tab. */
-import { formatCount, formatValue } from '../lib/number';
+import { formatCount, THIN } from '../lib/number';
 import { formatFull, formatSpan, type Zone } from '../lib/time';
 import type { Breakdown, NotFinite, TrainingAnswer } from './answers';
 import { instrumentOf } from './panels';
 import type { Part, Stack } from './parts';
 
+/** Three digits, which are enough for a share or a mean. */
+export const rounded = (value: number, unit: string) => `${Number(value.toPrecision(3))}${THIN}${unit}`;
+
 /** A share as people read it. */
 export function percent(share: number): string {
-  if (!Number.isFinite(share)) return '—';
-  return formatValue(Number((share * 100).toPrecision(3)), '%');
+  return Number.isFinite(share) ? rounded(share * 100, '%') : '—';
 }
 
 /** How many values were not finite, by kind. */
@@ -57,17 +59,14 @@ export function stepText({ parts, wallSeconds, iterations }: Stack): string {
   const rest = parts[parts.length - 1];
   const words = told.slice(0, 2).map((p) => `${percent(p.whole)} ${p.text}`);
   if (rest.whole > 0.0005) words.push(`${percent(rest.whole)} unattributed`);
-  const mean =
-    iterations > 0 ? ` A step takes ${formatValue(wallSeconds / iterations, 's')} on average.` : '';
-  return `Of a step's time: ${words.join(', ')}.${mean}`;
+  const mean = iterations > 0 ? ` A step takes ${rounded(wallSeconds / iterations, 's')} on average.` : '';
+  return `Of a step's time: ${words.join('; ')}.${mean}`;
 }
 
 /** What the parts sum up to. */
 export function sumText(breakdown: Breakdown): string {
   const off = breakdown.sum_error_ratio;
-  const within = Number.isFinite(off)
-    ? formatValue(Math.max(0.01, Number((off * 100).toFixed(2))), '%')
-    : '—';
+  const within = Number.isFinite(off) ? `${Math.max(0.01, Math.ceil(off * 1e4) / 100)}${THIN}%` : '—';
   return `The parts sum to the wall time of each iteration within ${within}.`;
 }
 
