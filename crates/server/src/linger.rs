@@ -17,6 +17,8 @@ use hyper::body::{Frame, SizeHint};
 const BYTES_MAX: usize = 256 << 20;
 /// Longest time spent on it.
 const TIME_MAX: Duration = Duration::from_secs(10);
+/// Who sends nothing for so long waits for the answer.
+const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// A body of which two can take: the handler while it works, the guard afterwards.
 #[derive(Debug, Clone)]
@@ -32,7 +34,7 @@ impl Shared {
     pub(crate) async fn discard(mut self) {
         let discard = async {
             let mut bytes = 0;
-            while let Some(Ok(frame)) = self.frame().await {
+            while let Ok(Some(Ok(frame))) = tokio::time::timeout(SILENCE_MAX, self.frame()).await {
                 bytes += frame.data_ref().map_or(0, Bytes::len);
                 if bytes > BYTES_MAX {
                     break;

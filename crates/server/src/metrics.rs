@@ -60,12 +60,8 @@ pub(crate) struct Metrics {
     started_ms: i64,
     /// Points stored, by door.
     pub(crate) samples: Family,
-    /// Spans taken, by door.
-    pub(crate) spans: Family,
-    /// Log records taken, by door.
-    pub(crate) records: Family,
-    /// Bytes of OTLP's requests, by door.
-    pub(crate) ingest_bytes: Family,
+    /// What comes in by OTLP.
+    pub(crate) otlp: Otlp,
     /// Points refused for a label that each of them has another value of.
     pub(crate) refused_labels: Family,
     /// Points refused, by door and reason.
@@ -104,6 +100,31 @@ pub(crate) struct Metrics {
     pub(crate) streams: AtomicU64,
 }
 
+/// Counters of what comes in by OTLP beside its samples.
+#[derive(Debug)]
+pub(crate) struct Otlp {
+    /// Spans taken, by door.
+    pub(crate) spans: Family,
+    /// Log records taken, by door.
+    pub(crate) records: Family,
+    /// Bytes of requests, by door.
+    pub(crate) bytes: Family,
+}
+
+impl Otlp {
+    fn new() -> Self {
+        let door = |name, help| Family::new(name, &["door"], help);
+        Self {
+            spans: door("truegauge_ingest_spans_total", "Spans stored, repetitions included."),
+            records: door("truegauge_ingest_records_total", "Log records stored, repetitions included."),
+            bytes: door(
+                "truegauge_ingest_bytes_total",
+                "Bytes of requests of OTLP, unpacked and as protobuf.",
+            ),
+        }
+    }
+}
+
 impl Metrics {
     pub(crate) fn new(now_ms: i64) -> Self {
         let door = &["door"];
@@ -111,17 +132,7 @@ impl Metrics {
             started: Instant::now(),
             started_ms: now_ms,
             samples: Family::new("truegauge_ingest_samples_total", door, "Points stored."),
-            spans: Family::new("truegauge_ingest_spans_total", door, "Spans stored, repetitions included."),
-            records: Family::new(
-                "truegauge_ingest_records_total",
-                door,
-                "Log records stored, repetitions included.",
-            ),
-            ingest_bytes: Family::new(
-                "truegauge_ingest_bytes_total",
-                door,
-                "Bytes of requests of OTLP, unpacked and as protobuf.",
-            ),
+            otlp: Otlp::new(),
             refused_labels: Family::new(
                 "truegauge_ingest_refused_labels_total",
                 &["door", "label", "job"],
@@ -213,9 +224,9 @@ impl Metrics {
                     &self.refused_labels,
                     &self.odd_points,
                     &self.exemplars,
-                    &self.spans,
-                    &self.records,
-                    &self.ingest_bytes,
+                    &self.otlp.spans,
+                    &self.otlp.records,
+                    &self.otlp.bytes,
                 ])
         {
             family.write(&mut page);

@@ -51,6 +51,7 @@ const RULES: &[(&str, &str, Needs)] = &[
     ("GET", "/api/tg/v1/runs/{run_id}/export", READ),
     ("GET", "/api/tg/v1/export", READ),
     ("GET", "/api/tg/v1/compare", READ),
+    ("GET", "/api/tg/v1/logs", READ),
     ("POST", "/api/tg/v1/backup", ADMIN_ALL),
     ("POST", "/api/tg/v1/points", READ),
     ("GET", "/api/tg/v1/stream", READ),

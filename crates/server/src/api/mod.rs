@@ -7,6 +7,7 @@ mod complete;
 mod explain;
 mod export;
 mod export_selected;
+mod logs;
 mod metrics;
 pub(crate) mod missing;
 mod points;
@@ -69,6 +70,7 @@ pub(crate) fn table() -> Vec<Row> {
         row("GET", "/api/tg/v1/runs/{run_id}/export", get(export::export)),
         row("GET", "/api/tg/v1/export", get(export_selected::export)),
         row("GET", "/api/tg/v1/compare", get(compare::compare)),
+        row("GET", "/api/tg/v1/logs", get(logs::logs)),
         row("POST", "/api/tg/v1/backup", post(backup::make)),
         row("POST", "/api/tg/v1/points", post(points::many)),
         row("GET", "/api/tg/v1/stream", get(stream::stream)),
@@ -131,6 +133,7 @@ pub(crate) fn routes() -> Vec<crate::Route> {
         export_selected::export,
         backup::make,
         compare::compare,
+        logs::logs,
         stream::stream,
         access::session,
         access::logout,

@@ -62,7 +62,6 @@ pub(crate) fn status(error: &ApiError) -> Status {
         StatusCode::NOT_FOUND => Code::NotFound,
         StatusCode::PAYLOAD_TOO_LARGE => Code::ResourceExhausted,
         StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
-        StatusCode::NOT_IMPLEMENTED => Code::Unimplemented,
         _ => Code::Internal,
     };
     Status::new(code, error.words())

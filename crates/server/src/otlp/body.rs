@@ -115,7 +115,6 @@ fn said(error: TakeError) -> ApiError {
     match error {
         TakeError::Unusable(OtlpError::TooMuch { .. }) => ApiError::too_large(error.to_string()),
         TakeError::Unusable(_) => ApiError::bad(error.to_string()).hint(NOTHING_KEPT),
-        TakeError::NotServed(_) => ApiError::new(StatusCode::NOT_IMPLEMENTED, error.to_string()),
         TakeError::Append(error) => ApiError::from(error).sooner_than(RETRY_SECONDS_MAX),
     }
 }

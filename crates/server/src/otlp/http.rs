@@ -138,7 +138,7 @@ fn code(status: StatusCode) -> u32 {
         401 => tonic::Code::Unauthenticated,
         403 => tonic::Code::PermissionDenied,
         404 => tonic::Code::NotFound,
-        405 | 501 => tonic::Code::Unimplemented,
+        405 => tonic::Code::Unimplemented,
         413 | 429 => tonic::Code::ResourceExhausted,
         502..=504 => tonic::Code::Unavailable,
         500..=599 => tonic::Code::Internal,

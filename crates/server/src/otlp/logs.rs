@@ -67,15 +67,14 @@ impl Gathered<'_> {
             return Err(Refusal::new("time_ahead", text));
         }
         let run = self.seen.note(sent.resource, (sent.time_ns, sent.time_ns), Signal::Logs)?;
-        let sender = match self.senders.get(sent.resource.bytes) {
-            Some(sender) => Arc::clone(sender),
-            None => {
-                let keeps_text = run.as_ref().is_some_and(|path| text::keeps(self.shared, path));
-                let run = run.map(|path| path.id());
-                let sender = Arc::new(Sender { run, keeps_text, ..sender(sent.resource) });
-                self.senders.insert(sent.resource.bytes.to_vec(), Arc::clone(&sender));
-                sender
-            }
+        let sender = if let Some(sender) = self.senders.get(sent.resource.bytes) {
+            Arc::clone(sender)
+        } else {
+            let keeps_text = run.as_ref().is_some_and(|path| text::keeps(self.shared, path));
+            let run = run.map(|path| path.id());
+            let sender = Arc::new(Sender { run, keeps_text, ..sender(sent.resource) });
+            self.senders.insert(sent.resource.bytes.to_vec(), Arc::clone(&sender));
+            sender
         };
         self.records.push(record(sent, &sender));
         Ok(())

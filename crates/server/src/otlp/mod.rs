@@ -12,7 +12,7 @@ mod metrics;
 mod runs;
 mod spans;
 mod state;
-mod text;
+pub(crate) mod text;
 
 use std::cell::Cell;
 
@@ -25,6 +25,7 @@ use crate::access::Caller;
 use crate::app::Shared;
 use crate::ingest::outcome;
 
+pub(crate) use logs::IS_TEXT;
 pub(crate) use runs::{Seen, Sources, has_telemetry};
 pub(crate) use spans::{ITERATION_SPANS, STEP_SERIES, is_iteration};
 pub(crate) use state::Streams;
@@ -72,9 +73,6 @@ pub(crate) enum TakeError {
     /// It can't be kept now.
     #[error(transparent)]
     Append(#[from] AppendError),
-    /// Nobody takes this signal in.
-    #[error("this server does not take {0} yet")]
-    NotServed(&'static str),
 }
 
 /// Stores a request; blocks until it is durable. What of it can't be kept is in the outcome.
@@ -88,18 +86,17 @@ pub(crate) fn take(shared: &Shared, signal: Signal, arrival: &Arrival<'_>) -> Re
         Ok(_) => "stored",
         Err(TakeError::Unusable(OtlpError::TooMuch { .. })) => "too_large",
         Err(TakeError::Unusable(_)) => "unusable",
-        Err(TakeError::NotServed(_)) => "unsupported",
         Err(TakeError::Append(error)) => outcome(error),
     };
     let metrics = &shared.metrics;
     metrics.requests.add(&[arrival.door, counted], 1);
-    metrics.ingest_bytes.add(&[arrival.door], arrival.body.len() as u64);
+    metrics.otlp.bytes.add(&[arrival.door], arrival.body.len() as u64);
     let accepted = taken.as_ref().map_or(0, |outcome| outcome.accepted);
     match signal {
         // A point may be several samples; they are counted where they are stored.
         Signal::Metrics => {}
-        Signal::Traces => metrics.spans.add(&[arrival.door], accepted),
-        Signal::Logs => metrics.records.add(&[arrival.door], accepted),
+        Signal::Traces => metrics.otlp.spans.add(&[arrival.door], accepted),
+        Signal::Logs => metrics.otlp.records.add(&[arrival.door], accepted),
     }
     for (reason, count) in taken.iter().flat_map(Outcome::reasons) {
         metrics.rejected.add(&[arrival.door, reason], *count);

@@ -5,3 +5,6 @@
 mod grpc;
 mod metrana;
 mod metrana_hostile;
+mod otlp_doors;
+mod otlp_logs;
+mod otlp_peer;

@@ -27,7 +27,7 @@ pub(crate) fn block(what: impl Future<Output = ()>) {
 /// A server in this process.
 pub(crate) struct World {
     pub(crate) running: Running,
-    _folder: TempDir,
+    pub(crate) _folder: TempDir,
 }
 
 /// A run that a client was given.
@@ -44,6 +44,7 @@ pub(crate) fn config(folder: &Path) -> Config {
         spool_dir: folder.join("spool"),
         listen: ([127, 0, 0, 1], 0).into(),
         otlp_grpc_listen: ([127, 0, 0, 1], 0).into(),
+        otlp_http_listen: ([127, 0, 0, 1], 0).into(),
         own_metrics: false,
         starter_rules: false,
         ..Config::default()
