@@ -8,6 +8,7 @@ import type { RunDetail } from '../lib/answers';
 import { askJson, isAbort } from '../lib/api';
 import { type Axis, askPoints, type Columns } from '../lib/points';
 import { askRun } from '../lib/runs';
+import { findIds } from '../training/others';
 import { differencesOf } from './config';
 import { type GroupBy, grouped, parseGroup, shapeOfGroups, tracksOf } from './groups';
 import { askOutcomes, type Outcome } from './outcome';
@@ -44,6 +45,8 @@ export class CompareBoard {
   readonly runs = signal<RunDetail[]>([]);
   /** Runs that could not be read, and why. */
   readonly missing = signal<{ id: string; error: unknown }[]>([]);
+  /** Ids of `nemo.run.id` that no run has. */
+  readonly unknown = signal<string[]>([]);
   /** Metrics of any of the runs, the most telling first; `null` until they are read. */
   readonly names = signal<string[] | null>(null);
   readonly charts = signal<Compared[]>([]);
@@ -85,6 +88,8 @@ export class CompareBoard {
 
   /** Reads the runs and which metrics they have. */
   async readRuns(): Promise<void> {
+    // The address changes, and with it the question.
+    if (param('ids') !== '') return await this.findIds();
     const ids = this.ids();
     const known = new Map(this.runs.peek().map((r) => [r.run_id, r]));
     const missing: { id: string; error: unknown }[] = [];
@@ -111,6 +116,20 @@ export class CompareBoard {
     try {
       this.names.value = runs.length > 0 ? await namesOf(runs) : [];
       await Promise.all([this.ask(), this.reckon()]);
+    } catch (error) {
+      if (!isAbort(error)) this.error.value = error;
+    }
+  }
+
+  /** Puts the runs of the `nemo.run.id`s that the address names into it. */
+  private async findIds(): Promise<void> {
+    const wanted = param('ids').split(',').filter(Boolean);
+    try {
+      const none = { runId: '', own: [] };
+      const { others, unknown } = await findIds(wanted, none, this.controller.signal);
+      const runs = [...this.ids(), ...others.map((o) => o.runId)];
+      this.unknown.value = unknown;
+      setParams({ runs: [...new Set(runs)].join(','), ids: null });
     } catch (error) {
       if (!isAbort(error)) this.error.value = error;
     }
@@ -150,6 +169,11 @@ export class CompareBoard {
         },
         this.controller.signal,
       );
+      // Where nothing has steps, as of runs that came by OpenTelemetry alone, the axis that all have is shown.
+      if (answer.series.length === 0 && param('x') === '' && !zoom) {
+        setParams({ x: 'relative' });
+        return;
+      }
       const by = this.by.peek();
       const alone = by === 'none';
       batch(() => {
@@ -273,5 +297,7 @@ async function namesOf(runs: RunDetail[]): Promise<string[]> {
   const ids = runs.map((r) => r.run_id.replace(/[^\w-]/g, '.')).join('|');
   const query = new URLSearchParams({ 'match[]': `{run_id=~"${ids}"}` });
   const { data } = await askJson<{ data: string[] }>(`/api/v1/label/__name__/values?${query}`);
-  return data.toSorted((a, b) => rank(a) - rank(b) || natural.compare(a, b));
+  // A bucket of a histogram is no curve, and what describes a target is no number.
+  const curves = data.filter((name) => !name.endsWith('_bucket') && name !== 'target_info');
+  return curves.sort((a, b) => rank(a) - rank(b) || natural.compare(a, b));
 }

@@ -47,7 +47,7 @@ export function ComparePage() {
   useKeys(board, pointed);
   const charts = board.charts.value;
   const names = board.names.value;
-  const none = board.ids().length === 0;
+  const none = board.ids().length === 0 && param('ids') === '';
   return (
     <main class="compare">
       <div class="page-bar">
@@ -73,6 +73,11 @@ export function ComparePage() {
       {board.error.value !== null && (
         <Failure error={board.error.value} retry={() => void board.readRuns()} />
       )}
+      {board.unknown.value.map((id) => (
+        <p class="gone" role="status" key={id}>
+          No run has the <code>nemo.run.id</code> <Name text={id} />
+        </p>
+      ))}
       {board.missing.value.map(({ id, error }) => (
         <p class="gone" role="status" key={id}>
           Run <code>{id}</code> is left out: {errorLine(error)}
@@ -277,7 +282,7 @@ function useFeed(board: CompareBoard): void {
     let question = '';
     let only = param('only');
     const stop = effect(() => {
-      const nowRuns = JSON.stringify([param('runs'), tokenEntered.value]);
+      const nowRuns = JSON.stringify([param('runs'), param('ids'), tokenEntered.value]);
       const now = ['group', 'x', 'from', 'to', 'only'].map((name) => param(name));
       const nowQuestion = JSON.stringify([now, board.shown.value]);
       if (nowRuns !== runs) queueMicrotask(() => void board.readRuns());

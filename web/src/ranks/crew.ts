@@ -15,9 +15,10 @@ export interface Crew {
 const RANK = /^\d{1,7}$/;
 const at = (host: string, what: string | number) => `${host}\n${what}`;
 
-/** Reads the label `rank`; `null` unless it is a whole number. */
+/** Reads the label `rank`, or `dl_rank` of what came by OpenTelemetry; `null` unless it is a whole number. */
 export function rankLabel(labels: Record<string, string>): number | null {
-  return RANK.test(labels.rank ?? '') ? Number(labels.rank) : null;
+  const text = labels.rank ?? labels.dl_rank ?? '';
+  return RANK.test(text) ? Number(text) : null;
 }
 
 /** Puts together what sessions, reports and labels say of it; newer sessions and reports win. */

@@ -10,12 +10,13 @@ import { isAbort, tokenEntered } from '../lib/api';
 import { paced } from '../lib/pace';
 import { type Axis, askPoints } from '../lib/points';
 import { isLive } from '../pages/run_feed';
+import { rankLabel } from '../ranks/crew';
 import { askBreakdown, askTraining, type Breakdown, type TrainingAnswer } from './answers';
 import { type Grown, keptSteps, stepAt, timeAt, toSteps } from './fold';
 import { askMatrix, findIds, type Other } from './others';
 import { instrumentOf, KEYS, STEP_SECONDS, STEP_TIME } from './panels';
 import { chartOf, type Drawn, GROUP, type KeyData, readKeys, readMaps, skipsOf } from './read';
-import { rankOf, type Spread, spreadOf } from './spread';
+import { type Spread, spreadOf } from './spread';
 import { quantileShape, readQuantiles, type Timed } from './step_time';
 
 /** What came for one panel. */
@@ -153,7 +154,7 @@ export class TrainingBoard {
 
   /** Ranks that have series of a key. */
   ranksOf(key: string): number {
-    return new Set(this.rowsOf(key).flatMap((row) => rankOf(row.labels) ?? [])).size;
+    return new Set(this.rowsOf(key).flatMap((row) => rankLabel(row.labels) ?? [])).size;
   }
 
   /** The page's zoom; `null` for all. */

@@ -1,5 +1,6 @@
 /** How far apart the ranks are: their median, least and greatest, and who is farthest from it. */
 import { type Shape, shapeOf } from '../charts/shape';
+import { rankLabel } from '../ranks/crew';
 import { foldedColumn, foldOf, middle, type Piece, seriesOf, together } from './fold';
 import { GROUP } from './read';
 
@@ -9,15 +10,6 @@ const NAMED = 2;
 const LATEST = 20;
 /** Nearer to the median than this, nobody stands out. */
 const ALIKE = 0.02;
-
-/** The label that a trainer's series have their rank in. */
-const RANKS = ['rank', 'dl_rank', 'nv_dl_rank'];
-
-/** The rank of a series; `null` where it has none. */
-export function rankOf(labels: Record<string, string>): number | null {
-  const text = RANKS.map((key) => labels[key]).find((value) => value !== undefined);
-  return text !== undefined && /^\d{1,7}$/.test(text) ? Number(text) : null;
-}
 
 /** A rank that stands out. */
 export interface Far {
@@ -35,10 +27,10 @@ export interface Spread {
 
 /** The spread of the series of one metric. */
 export function spreadOf(pieces: Piece[]): Spread {
-  const series = seriesOf(pieces.filter((p) => rankOf(p.column.labels) !== null));
+  const series = seriesOf(pieces.filter((p) => rankLabel(p.column.labels) !== null));
   const byRank = new Map<number, Piece[]>();
   for (const own of series) {
-    const rank = rankOf(own[0].column.labels)!;
+    const rank = rankLabel(own[0].column.labels)!;
     byRank.set(rank, [...(byRank.get(rank) ?? []), ...own]);
   }
   const ranks = [...byRank.keys()].sort((a, b) => a - b);

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { shapeOf } from '../../src/charts/shape';
 import { StepMap } from '../../src/charts/step_map';
 import type { Axis, Columns, PointsAnswer, PointsQuestion } from '../../src/lib/points';
+import { rankLabel } from '../../src/ranks/crew';
 import {
   foldOf,
   growth,
@@ -17,7 +18,7 @@ import { literal } from '../../src/training/others';
 import { absence, assignment, PANELS } from '../../src/training/panels';
 import { columnAt, stackOf } from '../../src/training/parts';
 import { chartOf, type Drawn, LINES_MAX, readKeys, skipsOf, type Wanted } from '../../src/training/read';
-import { rankOf, spreadOf } from '../../src/training/spread';
+import { spreadOf } from '../../src/training/spread';
 import { quantileQuery, readQuantiles } from '../../src/training/step_time';
 import { lay } from '../../src/training/strip';
 import {
@@ -295,12 +296,11 @@ describe('reading the panels', () => {
 });
 
 describe('the spread', () => {
-  test('a rank is known by any of its labels', () => {
-    expect(rankOf({ rank: '3' })).toBe(3);
-    expect(rankOf({ dl_rank: '17' })).toBe(17);
-    expect(rankOf({ nv_dl_rank: '0' })).toBe(0);
-    expect(rankOf({ dl_rank: '<img src=x onerror=alert(1)>' })).toBeNull();
-    expect(rankOf({ host: 'h' })).toBeNull();
+  test('a rank is known by the label of either client', () => {
+    expect(rankLabel({ rank: '3' })).toBe(3);
+    expect(rankLabel({ dl_rank: '17' })).toBe(17);
+    expect(rankLabel({ dl_rank: '<img src=x onerror=alert(1)>' })).toBeNull();
+    expect(rankLabel({ host: 'h' })).toBeNull();
   });
 
   test('names who is farthest from the median', () => {
