@@ -197,23 +197,23 @@ impl Of<'_> {
 /// Spans on their way into a sweep.
 #[derive(Default)]
 struct Slices {
-    slices: Vec<Slice>,
+    list: Vec<Slice>,
     parents: Vec<Option<(TraceId, SpanId)>>,
     places: HashMap<(TraceId, SpanId), usize>,
 }
 
 impl Slices {
     fn push(&mut self, span: &Span, share: Option<u8>) {
-        self.places.insert((span.trace, span.id), self.slices.len());
+        self.places.insert((span.trace, span.id), self.list.len());
         self.parents.push(span.parent.map(|parent| (span.trace, parent)));
-        self.slices.push(Slice { start_ns: span.start_ns, end_ns: span.end_ns, parent: None, share });
+        self.list.push(Slice { start_ns: span.start_ns, end_ns: span.end_ns, parent: None, share });
     }
 
     fn finish(mut self) -> Vec<Slice> {
-        for (slice, parent) in self.slices.iter_mut().zip(&self.parents) {
+        for (slice, parent) in self.list.iter_mut().zip(&self.parents) {
             slice.parent = parent.and_then(|parent| self.places.get(&parent).copied());
         }
-        self.slices
+        self.list
     }
 }
 

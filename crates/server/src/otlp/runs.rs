@@ -195,14 +195,11 @@ impl<'s> Seen<'s> {
     }
 
     fn place(&mut self, resource: &Resource<'_>) -> usize {
-        let at = match self.places.get(resource.bytes) {
-            Some(at) => *at,
-            None => {
-                self.noted.push(self.noted_of(resource));
-                self.places.insert(resource.bytes.to_vec(), self.noted.len() - 1);
-                self.noted.len() - 1
-            }
-        };
+        let at = self.places.get(resource.bytes).copied().unwrap_or_else(|| {
+            self.noted.push(self.noted_of(resource));
+            self.places.insert(resource.bytes.to_vec(), self.noted.len() - 1);
+            self.noted.len() - 1
+        });
         self.last = Some((resource.bytes.to_vec(), at));
         at
     }

@@ -8,3 +8,5 @@ mod metrana_hostile;
 mod otlp_doors;
 mod otlp_logs;
 mod otlp_peer;
+mod otlp_training;
+mod trainer;

@@ -236,7 +236,7 @@ fn others(of: &Of<'_>, span: &Span) -> Result<(Option<i64>, Option<Others>), Api
     let us = |ns: i64| ns as f64 / 1_000.0;
     let others = same.first().zip(same.last()).map(|(min, max)| Others {
         ranks: same.len(),
-        median_us: us((same[(same.len() - 1) / 2] + same[same.len() / 2]) / 2),
+        median_us: us(i64::midpoint(same[(same.len() - 1) / 2], same[same.len() / 2])),
         min_us: us(*min),
         max_us: us(*max),
     });

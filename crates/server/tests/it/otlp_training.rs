@@ -1,0 +1,360 @@
+//! Runs that are seen through their telemetry: sessions, steps, spans.
+
+use serde_json::{Value, json};
+
+use crate::metrana::{World, block};
+use crate::trainer::{Process, S, Sent, TRACE, now_ns, span};
+
+fn ranks(run: &'static str) -> Vec<Process> {
+    (0..4).map(|rank| Process::new(run, rank)).collect()
+}
+
+/// Sends `iterations` of 4 s of every rank, the last of which ended `ago` seconds ago.
+fn train(world: &World, ranks: &[Process], iterations: i64, ago: i64) -> i64 {
+    let start_ns = now_ns() - (iterations * 4 + ago) * S;
+    for rank in ranks {
+        let all: Vec<Sent> =
+            (0..iterations).flat_map(|n| rank.iteration(n + 1, start_ns + n * 4 * S)).collect();
+        assert_eq!(rank.spans(&world.running, &all), json!({}));
+    }
+    start_ns
+}
+
+async fn timeline(world: &World, query: &str) -> Value {
+    let id = world.the_run().await["run_id"].as_str().unwrap().to_owned();
+    world.get(&format!("runs/{id}/timeline?{query}")).await
+}
+
+fn numbers(of: &Value) -> Vec<f64> {
+    of.as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+}
+
+fn round(numbers: Vec<f64>) -> Vec<f64> {
+    numbers.into_iter().map(|number| (number * 1e6).round() / 1e6).collect()
+}
+
+#[test]
+fn a_run_appears_by_itself_with_its_ranks_attributes_and_steps() {
+    let world = World::new();
+    let ranks: Vec<Process> = ranks("r1")
+        .into_iter()
+        .map(|rank| {
+            rank.with("dl.tensor_parallel.size", json!("2"))
+                .with("nv.dl.role", json!("trainer"))
+                .with("megatron.num_layers", json!(32))
+                .with("deployment.environment", json!("night"))
+                .with("api_key", json!("sk-0123456789abcdef0123"))
+        })
+        .collect();
+    train(&world, &ranks, 3, 1);
+    block(async {
+        let run = world.the_run().await;
+        let text = |key: &str| run[key].as_str().unwrap().to_owned();
+        assert_eq!([text("project"), text("run"), text("state")], ["megatron-lm", "r1", "running"]);
+        assert_eq!((run["telemetry"].clone(), run["attempts"].clone()), (json!(true), json!(1)));
+        assert_eq!((run["last_step"].clone(), run["hosts"].clone()), (json!(3), json!(["host-0", "host-1"])));
+        let sessions = run["sessions"].as_array().unwrap();
+        let mut seen: Vec<_> = sessions
+            .iter()
+            .map(|s| (s["rank"].as_u64(), s["pid"].as_u64(), s["world_size"].as_u64()))
+            .collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 1, 2, 3].map(|rank| (Some(rank), Some(1_000 + rank), Some(4))));
+        let attributes: Vec<(&str, &Value)> =
+            run["attributes"].as_object().unwrap().iter().map(|(key, value)| (key.as_str(), value)).collect();
+        assert_eq!(
+            attributes,
+            [
+                ("otel/environment", &json!("night")),
+                ("otel/layers", &json!(32)),
+                ("otel/role", &json!("trainer")),
+                ("otel/service.name", &json!("megatron-lm")),
+                ("otel/tp_size", &json!(2)),
+                ("otel/world_size", &json!(4)),
+            ]
+        );
+        let id = text("run_id");
+        let points = world.get(&format!("runs/{id}/points?metric=train_step_seconds&axis=step")).await;
+        let series = points["series"].as_array().unwrap();
+        assert_eq!(series.len(), 4);
+        for (rank, one) in series.iter().enumerate() {
+            assert_eq!(one["labels"]["rank"], json!(rank.to_string()));
+            assert_eq!((numbers(&one["x"]), numbers(&one["last"])), (vec![1.0, 2.0, 3.0], vec![4.0; 3]));
+        }
+        // What comes again changes nothing.
+        let before = run["points"].clone();
+        ranks[0].spans(&world.running, &ranks[0].iteration(3, now_ns()));
+        assert_eq!(world.the_run().await["points"], json!(before.as_u64().unwrap() + 1));
+    });
+}
+
+#[test]
+fn spans_that_come_twice_are_one() {
+    let world = World::new();
+    let rank = Process::new("r1", 0);
+    let spans = rank.iteration(1, now_ns() - 10 * S);
+    rank.spans(&world.running, &spans);
+    rank.spans(&world.running, &spans);
+    block(async {
+        assert_eq!(world.the_run().await["points"], json!(1));
+        let drawn = timeline(&world, "part=spans&step=1").await;
+        assert_eq!(drawn["total"], json!(4));
+    });
+}
+
+#[test]
+fn another_incarnation_is_another_attempt_of_the_same_run() {
+    let world = World::new();
+    let go = |uuid: &'static str, ids_from: u64, ago: i64| {
+        let ranks = ranks("r1").into_iter().map(|rank| rank.with("nv.dl.run.uuid", json!(uuid)));
+        let ranks: Vec<Process> = ranks.map(|rank| Process { ids_from, ..rank }).collect();
+        train(&world, &ranks, 2, ago)
+    };
+    go("a", 0, 60);
+    let restarted_ns = go("b", 1_000, 1);
+    block(async {
+        let run = world.the_run().await;
+        assert_eq!((run["attempts"].clone(), run["sessions"].as_array().unwrap().len()), (json!(2), 8));
+        let attempts = run["attempts_list"].as_array().unwrap();
+        let tokens: Vec<&str> = attempts.iter().map(|a| a["job_token"].as_str().unwrap()).collect();
+        assert_eq!(tokens, ["a", "b"]);
+        assert_eq!(attempts[1]["started_ms"], json!(restarted_ns / 1_000_000));
+        let told = timeline(&world, "part=breakdown").await;
+        let restart = told["goodput"]["phases"]["restart"].as_f64().unwrap();
+        assert!((50.0..60.0).contains(&restart), "{told}");
+        assert_eq!(round(numbers(&told["wall_seconds"])), [4.0, 4.0], "no wall reaches over the restart");
+    });
+}
+
+#[test]
+fn a_run_is_stale_after_three_of_its_own_intervals() {
+    for (interval, alive, silent) in [(10, 20, 45), (60, 140, 215)] {
+        for (ago, want) in [(alive, "running"), (silent, "stale")] {
+            let world = World::new();
+            let rank = Process::new("r1", 0);
+            let now_ns = now_ns();
+            for exports in (0..4).rev() {
+                rank.gauges(&world.running, now_ns - (ago + exports * interval) * S, &[("loss", 2.0)]);
+            }
+            block(async {
+                let run = world.the_run().await;
+                assert_eq!(run["state"], json!(want), "every {interval} s, silent for {ago} s");
+            });
+        }
+    }
+}
+
+#[test]
+fn the_time_of_a_step_is_told_apart_and_adds_up() {
+    let world = World::new();
+    let ranks = ranks("r1");
+    let start_ns = train(&world, &ranks, 5, 20);
+    // Between the fifth iteration and a sixth lie 3 s of a checkpoint and 1 s of nothing.
+    for rank in &ranks {
+        let at = start_ns + 20 * S;
+        let save = span("megatron.checkpoint.exposed_save", (900, 0), (at, at + 3 * S));
+        rank.spans(&world.running, &[vec![save], rank.iteration(6, at + 4 * S)].concat());
+    }
+    block(async {
+        let told = timeline(&world, "part=breakdown").await;
+        assert_eq!(told["ranks"], json!([0, 1, 2, 3]));
+        assert_eq!(told["x"], json!([1, 2, 3, 4, 5, 6]));
+        assert_eq!(round(numbers(&told["wall_seconds"])), [4.0, 4.0, 4.0, 4.0, 4.0, 8.0]);
+        let phase = |name: &str| round(numbers(&told["seconds"][name]));
+        assert_eq!(phase("forward_backward"), [1.5; 6]);
+        assert_eq!(phase("communication"), [0.5; 6]);
+        assert_eq!(phase("optimizer"), [0.5; 6]);
+        assert_eq!(phase("checkpoint"), [0.0, 0.0, 0.0, 0.0, 0.0, 3.0]);
+        assert_eq!(phase("unattributed"), [1.5, 1.5, 1.5, 1.5, 1.5, 2.5]);
+        assert!(told["sum_error_ratio"].as_f64().unwrap() < 0.01);
+        let missing: Vec<&str> =
+            told["switches"].as_array().unwrap().iter().map(|s| s["phase"].as_str().unwrap()).collect();
+        assert_eq!(missing, ["data_loading", "evaluation", "housekeeping"]);
+        assert_eq!(told["switches"][1]["switch"], json!("MEGATRON_OTEL_SPAN_GROUPS=default"));
+        let part = timeline(&world, "part=breakdown&from=2&to=5&rank=3&buckets=2").await;
+        assert_eq!((part["rank"].clone(), part["count"].clone()), (json!(3), json!([2, 2])));
+        assert_eq!((part["iterations"].clone(), part["x"].clone()), (json!(4), json!([2, 4])));
+        let goodput = &told["goodput"];
+        let seconds = |key: &str| (goodput[key].as_f64().unwrap() * 1e6).round() / 1e6;
+        assert_eq!((seconds("wall_seconds"), seconds("productive_seconds")), (28.0, 24.0));
+        let nobody = timeline(&world, "part=breakdown&rank=9").await;
+        assert_eq!((nobody["x"].clone(), nobody["switch"].is_string()), (json!([]), true));
+        assert!(nobody["text"].as_str().unwrap().contains("Rank 9"), "{nobody}");
+    });
+}
+
+#[test]
+fn a_run_without_spans_says_which_switch_brings_them() {
+    let world = World::new();
+    Process::new("r1", 0).gauges(&world.running, now_ns(), &[("loss", 2.0)]);
+    block(async {
+        for part in ["breakdown", "spans"] {
+            let told = timeline(&world, &format!("part={part}")).await;
+            assert_eq!(told["switch"], json!("MEGATRON_OTEL_SPAN_GROUPS=per_step"), "{told}");
+            assert!(told["text"].as_str().unwrap().ends_with('.'), "{told}");
+        }
+    });
+}
+
+#[test]
+fn spans_of_equal_ids_are_drawn_on_the_lane_of_their_rank() {
+    let world = World::new();
+    let start_ns = train(&world, &ranks("r1"), 3, 1);
+    block(async {
+        let drawn = timeline(&world, "part=spans&step=2").await;
+        assert_eq!((drawn["total"].clone(), drawn["left_out"].clone()), (json!(16), json!(0)));
+        assert_eq!(drawn["steps"], json!({ "first": 1, "last": 3 }));
+        assert_eq!((drawn["step"].clone(), drawn["traces"].clone()), (json!(2), json!([TRACE])));
+        assert_eq!(drawn["origin_ns"], json!((start_ns + 4 * S).to_string()));
+        let lanes = drawn["lanes"].as_array().unwrap();
+        let told: Vec<_> = lanes
+            .iter()
+            .map(|l| (l["rank"].as_u64().unwrap(), l["spans"].as_u64(), l["depth"].as_u64()))
+            .collect();
+        assert_eq!(told, [0, 1, 2, 3].map(|rank| (rank, Some(4), Some(3))));
+        let columns = &drawn["spans"];
+        let of = |key: &str| columns[key].as_array().unwrap().clone();
+        for (at, name) in of("name").iter().enumerate() {
+            let name = drawn["names"][name.as_u64().unwrap() as usize].as_str().unwrap();
+            let (start, length, depth) = match name {
+                "megatron.train.iteration" => (0.0, 4e6, 0),
+                "megatron.train.iteration.forward_backward" => (5e5, 2e6, 1),
+                "megatron.grad_sync.finish" => (1e6, 5e5, 2),
+                "megatron.train.iteration.optimizer" => (3e6, 5e5, 1),
+                other => panic!("{other}"),
+            };
+            assert_eq!(
+                (of("start_us")[at].as_f64(), of("length_us")[at].as_f64(), of("depth")[at].as_u64()),
+                (Some(start), Some(length), Some(depth)),
+                "{name}"
+            );
+        }
+        let chosen = timeline(&world, "part=spans&step=2&ranks=1-2&names=megatron.grad_sync.finish").await;
+        assert_eq!((chosen["total"].clone(), chosen["phases"].clone()), (json!(2), json!(["communication"])));
+        let last = timeline(&world, "part=spans&limit=3").await;
+        assert_eq!(
+            (last["step"].clone(), last["total"].clone(), last["left_out"].clone()),
+            (json!(3), json!(16), json!(13))
+        );
+        let ms = |seconds: i64| (start_ns / S + seconds) * 1_000;
+        let range = timeline(&world, &format!("part=spans&from={}&to={}", ms(-5), ms(60))).await;
+        assert_eq!((range["total"].clone(), range["step"].clone()), (json!(48), Value::Null));
+    });
+}
+
+#[test]
+fn a_host_whose_clock_is_off_is_laid_beside_the_others_and_named() {
+    let world = World::new();
+    let start_ns = now_ns() - 100 * S;
+    for rank in 0..6 {
+        let rank = Process::new("r1", rank);
+        let off_ns = if rank.host == "host-2" { 250_000_000 } else { 0 };
+        let all: Vec<Sent> =
+            (0..8).flat_map(|n| rank.iteration(n + 1, start_ns + off_ns + n * 4 * S)).collect();
+        rank.spans(&world.running, &all);
+    }
+    block(async {
+        let drawn = timeline(&world, "part=spans&step=4").await;
+        let shifts: Vec<Option<f64>> =
+            drawn["lanes"].as_array().unwrap().iter().map(|lane| lane["clock_shift_ms"].as_f64()).collect();
+        assert_eq!(shifts, [None, None, None, None, Some(-250.0), Some(-250.0)]);
+        let columns = &drawn["spans"];
+        let starts = numbers(&columns["start_us"]).into_iter().zip(numbers(&columns["depth"]));
+        let roots: Vec<f64> = starts.filter(|(_, depth)| *depth == 0.0).map(|(start, _)| start).collect();
+        assert_eq!(roots, [0.0; 6]);
+    });
+}
+
+#[test]
+fn one_span_is_told_whole_and_beside_its_like() {
+    let world = World::new();
+    let start_ns = now_ns() - 20 * S;
+    for (at, rank) in ranks("r1").into_iter().enumerate() {
+        let mut spans = rank.iteration(7, start_ns);
+        spans[3].to_ns += at as i64 * S / 10;
+        spans[3].links = vec![70];
+        spans[3].attributes = json!({ "dl.microbatch_id": 3, "gen_ai.prompt": "tell me" });
+        rank.spans(&world.running, &spans);
+    }
+    block(async {
+        let one =
+            timeline(&world, &format!("part=span&instance=r1-rank2&trace={TRACE}&id=0000000000000049")).await;
+        let span = &one["span"];
+        assert_eq!(
+            (span["name"].clone(), span["rank"].clone()),
+            (json!("megatron.train.iteration.optimizer"), json!(2))
+        );
+        assert_eq!((span["iteration"].clone(), span["host"].clone()), (json!(7), json!("host-1")));
+        assert_eq!(
+            (span["parent"].clone(), span["kind"].clone()),
+            (json!("0000000000000046"), json!("internal"))
+        );
+        assert_eq!(span["attributes"], json!([["dl.microbatch_id", 3]]));
+        assert_eq!(span["links"], json!([{ "trace": TRACE, "id": "0000000000000046", "attributes": [] }]));
+        assert_eq!(span["length_us"], json!(700_000.0));
+        assert_eq!(
+            one["others"],
+            json!({ "ranks": 3, "median_us": 600_000.0, "min_us": 500_000.0, "max_us": 800_000.0 })
+        );
+        let whole =
+            timeline(&world, &format!("part=span&instance=r1-rank2&trace={TRACE}&id=0000000000000046")).await;
+        let from: Vec<&str> = whole["span"]["linked_from"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|l| l["instance"].as_str().unwrap())
+            .collect();
+        assert_eq!(from.len(), 4, "equal ids: a pointer says no process: {from:?}");
+    });
+}
+
+#[test]
+fn spans_without_usable_ids_are_refused_one_by_one_and_odd_times_are_kept() {
+    let world = World::new();
+    let rank = Process::new("r1", 0);
+    let at = now_ns() - 10 * S;
+    let mut spans = rank.iteration(1, at);
+    spans[1].id = 0;
+    spans[2].to_ns = spans[2].from_ns - S;
+    spans[3].to_ns = at + 4 * 3_600 * S;
+    let answer = rank.spans(&world.running, &spans);
+    assert_eq!(answer["partialSuccess"]["rejectedSpans"], json!("2"), "{answer}");
+    block(async {
+        let drawn = timeline(&world, "part=spans&step=1").await;
+        assert_eq!(drawn["total"], json!(2));
+        let one =
+            timeline(&world, &format!("part=span&instance=r1-rank0&trace={TRACE}&id=000000000000000c")).await;
+        assert_eq!(
+            (one["span"]["reversed"].clone(), one["span"]["length_us"].clone()),
+            (json!(true), json!(0.0))
+        );
+    });
+}
+
+#[test]
+fn questions_that_make_no_sense_are_told_so() {
+    let world = World::new();
+    train(&world, &[Process::new("r1", 0)], 1, 1);
+    block(async {
+        let id = world.the_run().await["run_id"].as_str().unwrap().to_owned();
+        for query in [
+            "",
+            "part=other",
+            "part=breakdown&buckets=0",
+            "part=breakdown&from=9&to=2",
+            "part=breakdown&rank=x",
+            "part=spans&limit=100001",
+            "part=spans&ranks=3-1",
+            "part=spans&ranks=0-4000000000",
+            "part=spans&from=9&to=2",
+            "part=span&trace=1&id=2",
+        ] {
+            let url = format!("{}/api/tg/v1/runs/{id}/timeline?{query}", world.running.url);
+            let asked = tokio::task::spawn_blocking(move || {
+                let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
+                agent.get(&url).call().unwrap().status().as_u16()
+            });
+            assert_eq!(asked.await.unwrap(), 400, "{query}");
+        }
+    });
+}
