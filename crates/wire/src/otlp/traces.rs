@@ -143,7 +143,7 @@ pub fn read(body: &[u8], keep_text: bool, sink: SpanSink<'_>) -> Result<Outcome,
 
 /// A span as it stands in the body.
 #[derive(Default)]
-struct RawSpan<'a> {
+pub(super) struct RawSpan<'a> {
     trace: &'a [u8],
     span: &'a [u8],
     parent: &'a [u8],
@@ -160,7 +160,7 @@ struct RawSpan<'a> {
 }
 
 impl<'a> RawSpan<'a> {
-    fn read(message: &'a [u8]) -> Result<Self, OtlpError> {
+    pub(super) fn read(message: &'a [u8]) -> Result<Self, OtlpError> {
         let (mut raw, mut fields) = (Self::default(), Fields(message));
         while let Some((number, field)) = fields.next()? {
             match number {
@@ -232,7 +232,7 @@ impl<'a> RawSpan<'a> {
         Ok(())
     }
 
-    fn span<'r>(
+    pub(super) fn span<'r>(
         mut self,
         resource: &'r Resource<'a>,
         scope: Scope<'a>,

@@ -4,7 +4,9 @@ use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::common::v1::{
+    AnyValue, ArrayValue, InstrumentationScope, KeyValue, any_value,
+};
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status, span};
 use prost::Message;
@@ -189,4 +191,73 @@ fn a_status_says_why_and_when_to_come_again() {
     let known = b"\x08\x0e\x12\x04busy\x1a";
     assert!(bytes.starts_with(known) && bytes.ends_with(b"\x12\x04\x0a\x02\x08\x03"), "{bytes:?}");
     assert_eq!(status(3, "no", None, Encoding::Protobuf), b"\x08\x03\x12\x02no");
+}
+
+#[test]
+fn spans_are_handed_on_as_they_came_but_without_texts() {
+    let list = any_value::Value::ArrayValue(ArrayValue {
+        values: vec![AnyValue { value: Some(text("[{\"content\": \"hidden\"}]")) }],
+    });
+    let texts = || vec![pair("gen_ai.prompt", text("hidden")), pair("gen_ai.input.messages", list.clone())];
+    let with = |attributes: Vec<KeyValue>, more: Vec<KeyValue>| [attributes, more].concat();
+    let make = |texts: &dyn Fn() -> Vec<KeyValue>| {
+        let mut sent = span("step", 2, with(vec![pair("megatron.iteration", text("5"))], texts()));
+        sent.trace_state = "a=b".into();
+        sent.flags = 0x101;
+        sent.status = Some(Status { code: 2, message: "disk full".into() });
+        let attributes = with(vec![pair("exception.type", text("OSError"))], texts());
+        sent.events = vec![span::Event {
+            time_unix_nano: at(1),
+            name: "exception".into(),
+            attributes,
+            ..Default::default()
+        }];
+        let attributes = with(vec![pair("k", text("v"))], texts());
+        let (trace_id, span_id) = (vec![9; 16], vec![8; 8]);
+        sent.links = vec![span::Link { trace_id, span_id, attributes, flags: 1, ..Default::default() }];
+        let mut resource = resource();
+        resource.attributes.extend(texts());
+        let mut of_scope =
+            ScopeSpans { spans: vec![sent], schema_url: "https://s".into(), ..Default::default() };
+        let attributes = with(vec![pair("k", text("v"))], texts());
+        of_scope.scope = Some(InstrumentationScope { name: "lens".into(), attributes, ..Default::default() });
+        let of_resource =
+            ResourceSpans { resource: Some(resource), scope_spans: vec![of_scope], ..Default::default() };
+        ExportTraceServiceRequest { resource_spans: vec![of_resource] }
+    };
+    let (sent, wanted) = (make(&texts), make(&Vec::new));
+    let mut out = Vec::new();
+    let handed_on = wire::otlp::hand_on(&sent.encode_to_vec(), &mut |_| true, &mut out).unwrap();
+    assert_eq!(handed_on, 1);
+    assert_eq!(ExportTraceServiceRequest::decode(&*out).unwrap(), wanted);
+
+    // What a later version, or an earlier one, says in fields of its own may be anything.
+    let mut unknown = wanted.encode_to_vec();
+    unknown.extend_from_slice(&[0xc2, 0x3e, 6]);
+    unknown.extend_from_slice(b"hidden");
+    let mut out = Vec::new();
+    wire::otlp::hand_on(&unknown, &mut |_| true, &mut out).unwrap();
+    assert_eq!(ExportTraceServiceRequest::decode(&*out).unwrap(), wanted);
+    assert!(!out.windows(6).any(|bytes| bytes == b"hidden"));
+}
+
+#[test]
+fn only_spans_that_are_taken_are_handed_on_and_requests_add_up() {
+    let mut short = span("short", 2, vec![]);
+    short.span_id = vec![1; 4];
+    let first = body(vec![span("a", 1, vec![]), short, span("b", 2, vec![])]);
+    let mut out = Vec::new();
+    let mut admits = |span: &traces::Span<'_, '_>| span.name != "b";
+    assert_eq!(wire::otlp::hand_on(&first, &mut admits, &mut out), Ok(1));
+    assert_eq!(wire::otlp::hand_on(&body(vec![span("c", 3, vec![])]), &mut admits, &mut out), Ok(1));
+    let together = ExportTraceServiceRequest::decode(&*out).unwrap();
+    let names: Vec<&str> = together
+        .resource_spans
+        .iter()
+        .flat_map(|r| &r.scope_spans)
+        .flat_map(|s| &s.spans)
+        .map(|s| s.name.as_str())
+        .collect();
+    assert_eq!(names, ["a", "c"]);
+    assert!(wire::otlp::hand_on(&first[..first.len() - 1], &mut admits, &mut Vec::new()).is_err());
 }
