@@ -1,5 +1,6 @@
 //! Spans to draw, as columns.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use insight::clocks::{End, Shift, shifts};
@@ -177,7 +178,7 @@ pub(super) fn answer(of: &Of<'_>, params: &Params) -> Result<SpansAnswer, ApiErr
             if windows.holds(&span) {
                 total += 1;
                 if total <= asked.limit {
-                    drawn.push(&span);
+                    drawn.take(span);
                 }
             }
         })?;
@@ -289,9 +290,29 @@ struct Drawn {
     trace_places: HashMap<TraceId, u32>,
     starts_ns: Vec<i64>,
     lengths_ns: Vec<i64>,
+    /// Spans of one start, which wait for others of it.
+    alike: Vec<Span>,
 }
 
 impl Drawn {
+    /// Takes the next span in order of start. Of those that start at once the longest is drawn first, so
+    /// that a parent is there before its children.
+    fn take(&mut self, span: Span) {
+        if self.alike.first().is_some_and(|first| first.start_ns != span.start_ns) {
+            self.push_alike();
+        }
+        self.alike.push(span);
+    }
+
+    fn push_alike(&mut self) {
+        let mut alike = std::mem::take(&mut self.alike);
+        alike.sort_by_key(|span| Reverse(span.end_ns));
+        for span in alike.drain(..) {
+            self.push(&span);
+        }
+        self.alike = alike;
+    }
+
     fn push(&mut self, span: &Span) {
         let lane = self.lane(span);
         let name = self.name(&span.name);
@@ -358,6 +379,7 @@ impl Drawn {
 
     /// The answer, its lanes by rank.
     fn finish(mut self) -> SpansAnswer {
+        self.push_alike();
         let origin_ns = self.starts_ns.iter().copied().min().unwrap_or(0);
         let us = |ns: i64| ns as f64 / 1_000.0;
         let columns = &mut self.answer.spans;
