@@ -132,6 +132,21 @@ test('what is there is not asked for again, unless it may have grown', async () 
   expect(asked).toHaveLength(2);
 });
 
+test('steps and times are joined by one pair of questions, however many wait for them', async () => {
+  const board = boardOf(metric('loss', 9));
+  await soon();
+  asked = [];
+  const waiting = [board.readStepMap(), board.readStepMap(), board.readStepMap()];
+  await soon();
+  expect(asked.map((a) => a.body.axis)).toEqual(['step', 'time']);
+  for (const question of asked) question.answer(pointsOf(question, 1));
+  await Promise.all(waiting);
+  expect(board.stepMap.value?.timeOf(9)).toBe(9);
+  void board.readStepMap();
+  await soon();
+  expect(asked).toHaveLength(4);
+});
+
 test('an error is the card’s own and goes with the next answer', async () => {
   const board = boardOf(metric('loss', 9));
   await soon();
