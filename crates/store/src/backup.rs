@@ -7,13 +7,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use crate::catalogue;
 use crate::store::{Inner, catalogue_path};
+use crate::{catalogue, telemetry};
 
 /// What a backup holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Backup {
-    /// Segment files.
+    /// Segment files, and files of spans and log records.
     pub segments: u64,
     /// Of them second names of the store's own files, which take no space of their own.
     pub linked: u64,
@@ -62,10 +62,13 @@ impl Inner {
             _ => {}
         }
         let folder = partial.join("segments");
+        let telemetry = telemetry::file::folder_of(partial);
         // The catalogue knows who may come in: nobody else reads along.
         let mut private = fs::DirBuilder::new();
         private.recursive(true).mode(0o700);
-        private.create(&folder).map_err(|error| said(&folder, &error))?;
+        for folder in [&folder, &telemetry] {
+            private.create(folder).map_err(|error| said(folder, &error))?;
+        }
         // Holds still what the manifest names until all of it has a second name.
         let _maintenance = self.lock_maintenance();
         let snapshot = {
@@ -73,19 +76,25 @@ impl Inner {
             self.make_ready(&mut writer).map_err(|error| error.to_string())?;
             writer.snapshot().map_err(|error| error.to_string())?
         };
-        let segments = self.read_state().segments.clone();
+        let files: Vec<(PathBuf, &PathBuf, u64)> = {
+            let state = self.read_state();
+            let segments =
+                state.segments.iter().map(|segment| (segment.path.clone(), &folder, segment.bytes));
+            let others = &state.telemetry.files;
+            segments.chain(others.iter().map(|file| (file.path.clone(), &telemetry, file.bytes))).collect()
+        };
         let mut backup = Backup::default();
-        for segment in &segments {
-            let Some(name) = segment.path.file_name() else { continue };
+        for (path, folder, bytes) in files {
+            let Some(name) = path.file_name() else { continue };
             let copy = folder.join(name);
-            backup.linked += u64::from(link(&segment.path, &copy).map_err(|error| said(&copy, &error))?);
+            backup.linked += u64::from(link(&path, &copy).map_err(|error| said(&copy, &error))?);
             backup.segments += 1;
-            backup.bytes += segment.bytes;
+            backup.bytes += bytes;
         }
         let path = catalogue_path(partial);
         catalogue::write_copy(&snapshot, &path).map_err(|error| format!("`{}`: {error}", path.display()))?;
         backup.bytes += fs::metadata(&path).map_or(0, |file| file.len());
-        for folder in [&*folder, partial] {
+        for folder in [&*folder, &*telemetry, partial] {
             sync(folder).map_err(|error| said(folder, &error))?;
         }
         Ok(backup)

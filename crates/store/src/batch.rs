@@ -28,6 +28,12 @@ pub struct Options {
     /// Bytes of segments of series that belong to no run, roll-ups left out, beyond which the oldest
     /// days go early.
     pub fleet_bytes_max: u64,
+    /// Spans and log records in memory from which they are sealed.
+    pub seal_spans: u64,
+    /// How long spans are kept, by whole days, nanoseconds.
+    pub span_retention_ns: i64,
+    /// How long log records are kept, by whole days, nanoseconds.
+    pub record_retention_ns: i64,
     /// Batches that may wait for the disk.
     pub waiting_batches_max: usize,
     /// Bytes, in memory, of the batches that may wait for the disk.
@@ -50,6 +56,9 @@ impl Default for Options {
             minute_retention_ns: 90 * 86_400 * model::NANOS_PER_SECOND,
             quarter_retention_ns: 365 * 86_400 * model::NANOS_PER_SECOND,
             fleet_bytes_max: u64::MAX,
+            seal_spans: 1 << 19,
+            span_retention_ns: 14 * 86_400 * model::NANOS_PER_SECOND,
+            record_retention_ns: 14 * 86_400 * model::NANOS_PER_SECOND,
             waiting_batches_max: 4_096,
             waiting_bytes_max: 128 << 20,
             project_series_max: model::SERIES_PER_PROJECT_MAX,

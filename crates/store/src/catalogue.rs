@@ -23,6 +23,7 @@ const LOG: Table<8> = Table::new("log");
 const TOKENS: Table<6> = Table::new("tokens");
 const METADATA: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("metadata");
 const TELEMETRY: Table<8> = Table::new("telemetry");
+const TELEMETRY_FILES: Table<8> = Table::new("telemetry_files");
 const EXEMPLARS: Table<8> = Table::new("exemplars");
 const STATE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("state");
 
@@ -71,6 +72,8 @@ pub(crate) struct Change {
     pub(crate) telemetry: Vec<(u64, Option<Arc<[u8]>>)>,
     /// Every row of them before this number goes.
     pub(crate) telemetry_before: Option<u64>,
+    /// Manifests of their files, by number.
+    pub(crate) telemetry_files: Vec<(u64, Option<Vec<u8>>)>,
     /// The caller's own rows, in order.
     pub(crate) state: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     /// By number, in order of arrival.
@@ -92,6 +95,7 @@ impl Change {
             && self.raw_from_ns.is_none()
             && self.telemetry.is_empty()
             && self.telemetry_before.is_none()
+            && self.telemetry_files.is_empty()
             && self.state.is_empty()
             && self.exemplars.is_empty()
     }
@@ -114,6 +118,7 @@ pub(crate) struct Contents {
     /// See [`Change::raw_from_ns`].
     pub(crate) raw_from_ns: Option<i64>,
     pub(crate) exemplars: Vec<(u64, Vec<u8>)>,
+    pub(crate) telemetry_files: Vec<(u64, Vec<u8>)>,
     /// Read of a damaged catalogue only, as are rows of state.
     pub(crate) telemetry: Vec<(u64, Vec<u8>)>,
     pub(crate) state: Vec<StateRow>,
@@ -285,7 +290,6 @@ impl Catalogue {
             let series = all(&reading, SERIES, &mut damage)?.into_iter();
             let runs = all(&reading, RUNS, &mut damage)?.into_iter();
             let segments = all(&reading, SEGMENTS, &mut damage)?.into_iter();
-            let exemplars = later(&reading, EXEMPLARS, &mut damage)?.into_iter();
             Ok(Contents {
                 counters,
                 series: series.map(|(key, row)| (number(key), row.into())).collect(),
@@ -296,7 +300,8 @@ impl Catalogue {
                 metadata: metadata(&reading, &mut damage)?,
                 tokens: later(&reading, TOKENS, &mut damage)?,
                 raw_from_ns,
-                exemplars: exemplars.map(|(key, row)| (number(key), row)).collect(),
+                exemplars: numbered(later(&reading, EXEMPLARS, &mut damage)?),
+                telemetry_files: numbered(later(&reading, TELEMETRY_FILES, &mut damage)?),
                 telemetry: Vec::new(),
                 state: Vec::new(),
                 damage,
@@ -372,6 +377,10 @@ fn put_telemetry(writing: &redb::WriteTransaction, change: &Change) -> Result<()
             table.retain_in(..end.to_be_bytes(), |_, _| false)?;
         }
     }
+    if !change.telemetry_files.is_empty() {
+        let mut table = writing.open_table(TELEMETRY_FILES)?;
+        put(&mut table, change.telemetry_files.iter().map(|(id, row)| (number(id), row.as_deref())))?;
+    }
     if !change.exemplars.is_empty() {
         let mut table = writing.open_table(EXEMPLARS)?;
         put(&mut table, change.exemplars.iter().map(|(id, row)| (number(id), row.as_deref())))?;
@@ -403,6 +412,7 @@ pub(crate) fn write_copy(snapshot: &Snapshot, path: &Path) -> Result<()> {
         copy(reading, &writing, METADATA)?;
         copy(reading, &writing, TOKENS)?;
         copy(reading, &writing, TELEMETRY)?;
+        copy(reading, &writing, TELEMETRY_FILES)?;
         copy(reading, &writing, EXEMPLARS)?;
         copy(reading, &writing, STATE)?;
         writing.commit()?;
@@ -454,6 +464,7 @@ pub(crate) fn salvage(path: &Path) -> (Contents, Vec<Vec<u8>>) {
         tokens: sound_later(reading, TOKENS, &mut damage),
         raw_from_ns: None,
         exemplars: numbered(sound_later(reading, EXEMPLARS, &mut damage)),
+        telemetry_files: numbered(sound_later(reading, TELEMETRY_FILES, &mut damage)),
         telemetry: numbered(sound_later(reading, TELEMETRY, &mut damage)),
         state: sound_state(reading, &mut damage),
         damage: Vec::new(),

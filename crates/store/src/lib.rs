@@ -78,12 +78,18 @@ pub struct Status {
     pub series: u64,
     /// Points in memory, not yet in a segment.
     pub head_points: u64,
+    /// Spans kept; one that was sent again counts twice.
+    pub spans: u64,
+    /// Log records kept.
+    pub records: u64,
+    /// Spans and log records in memory, not yet in a file.
+    pub head_rows: u64,
     /// Segment files.
     pub segments: u64,
     /// Bytes on disk.
     pub disk_bytes: u64,
-    /// Bytes of segment files by what they hold: samples of runs (`run`) and of no run (`fleet`),
-    /// roll-ups of these (`rollup_1m`, `rollup_15m`).
+    /// Bytes of files by what they hold: samples of runs (`run`) and of no run (`fleet`), roll-ups of
+    /// these (`rollup_1m`, `rollup_15m`), spans (`spans`) and log records (`records`).
     pub class_bytes: Vec<(&'static str, u64)>,
     /// Free bytes on the disk.
     pub free_bytes: u64,
@@ -362,7 +368,8 @@ impl Store {
         let inner = &self.0.inner;
         {
             let _maintenance = inner.lock_maintenance();
-            if let Err(error) = inner.seal((inner.options.clock)()) {
+            let now_ns = (inner.options.clock)();
+            if let Err(error) = inner.seal(now_ns).and_then(|()| inner.seal_telemetry(now_ns)) {
                 tracing::warn!(%error, "memory is not sealed; it is read from the log at the next start");
             }
         }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use model::{RunId, Sample};
@@ -49,6 +50,7 @@ impl Inner {
                 maintenance.head_since_ns = None;
             }
         }
+        self.maintain_telemetry(&mut maintenance.telemetry_since_ns, now_ns)?;
         self.expire(now_ns)?;
         if self.roll(now_ns)? {
             // Files are merged when what they hold is in roll-ups, so that it is rolled up once.
@@ -133,24 +135,35 @@ impl Inner {
         segments: &[Arc<Segment>],
         apply: impl FnOnce(&mut State),
     ) -> Result<(), AppendError> {
-        let paths = || segments.iter().map(|segment| &segment.path);
-        let mut writer = self.lock_writer();
-        let ready = self.make_ready(&mut writer);
-        if ready.is_err() || writer.epoch != epoch {
-            remove_files(paths());
-            return ready;
-        }
-        let counters = writer.counters;
-        let committed = self.commit(&mut writer, change, counters, |state| {
+        let paths: Vec<PathBuf> = segments.iter().map(|segment| segment.path.clone()).collect();
+        self.swap_in_files(epoch, change, &paths, |state| {
             apply(state);
             state.segments.extend(segments.iter().cloned());
             state.segments.sort_by_key(|segment| segment.age);
-        });
+        })
+    }
+
+    /// Commits `change`, which names the files at `paths`. They are removed when it failed.
+    pub(crate) fn swap_in_files(
+        &self,
+        epoch: u64,
+        change: &Change,
+        paths: &[PathBuf],
+        apply: impl FnOnce(&mut State),
+    ) -> Result<(), AppendError> {
+        let mut writer = self.lock_writer();
+        let ready = self.make_ready(&mut writer);
+        if ready.is_err() || writer.epoch != epoch {
+            remove_files(paths.iter());
+            return ready;
+        }
+        let counters = writer.counters;
+        let committed = self.commit(&mut writer, change, counters, apply);
         if committed.is_err() {
             if Self::is_known(&writer) {
-                remove_files(paths());
+                remove_files(paths.iter());
             } else {
-                writer.orphans.extend(paths().cloned());
+                writer.orphans.extend(paths.iter().cloned());
             }
         }
         committed

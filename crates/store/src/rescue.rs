@@ -14,6 +14,8 @@ use crate::catalogue::{Catalogue, CatalogueError, Change, Contents, Counters, sa
 use crate::record;
 use crate::retention::guessed_raw_from_ns;
 use crate::segment::{self, Class, Manifest, Segment};
+use crate::telemetry;
+use crate::telemetry::file::SealedFile;
 
 /// Opens the catalogue at `path` of the store in `dir`, or makes a new one from what is left.
 pub(crate) fn open_catalogue(
@@ -24,7 +26,8 @@ pub(crate) fn open_catalogue(
     let error = match Catalogue::open(path, true) {
         Ok(catalogue) => {
             let fresh = catalogue.counters()?.commit == 0;
-            if !fresh || segment_files(dir).is_empty() {
+            let none = segment_files(dir).is_empty() && telemetry_files(dir).is_empty();
+            if !fresh || none {
                 return Ok(catalogue);
             }
             damage.push(format!("`{}` was lost; it is made again from the segments", path.display()));
@@ -79,6 +82,31 @@ fn segment_files(dir: &Path) -> Vec<(u64, PathBuf)> {
     files
 }
 
+fn telemetry_files(dir: &Path) -> Vec<(u64, PathBuf)> {
+    let files = fs::read_dir(telemetry::file::folder_of(dir)).into_iter().flatten().flatten();
+    let files = files.map(|file| file.path());
+    let mut files: Vec<_> = files.filter_map(|path| Some((telemetry::file::id_of(&path)?, path))).collect();
+    files.sort();
+    files
+}
+
+/// Names the files of spans and log records that the damaged catalogue does not name any more; returns
+/// the next free number.
+fn adopt_telemetry(dir: &Path, change: &mut Change, damage: &mut Vec<String>) -> u64 {
+    let mut next = 1;
+    for (id, path) in telemetry_files(dir) {
+        next = next.max(id + 1);
+        if change.telemetry_files.iter().any(|(known, _)| *known == id) {
+            continue;
+        }
+        match SealedFile::open(dir, id, None, &mut |_| {}) {
+            Ok(file) => change.telemetry_files.push((id, Some(file.manifest.encode()))),
+            Err(error) => damage.push(format!("`{}`: {error}", path.display())),
+        }
+    }
+    next
+}
+
 /// Fills an empty catalogue with what was read from the damaged one and what the segments know.
 fn adopt(
     dir: &Path,
@@ -106,6 +134,7 @@ fn adopt(
         raw_from_ns: None,
         telemetry: contents.telemetry.into_iter().map(|(id, row)| (id, Some(row.into()))).collect(),
         telemetry_before: None,
+        telemetry_files: contents.telemetry_files.into_iter().map(|(id, row)| (id, Some(row))).collect(),
         state: contents.state.into_iter().map(|(key, row)| (key, Some(row))).collect(),
         exemplars: contents.exemplars.into_iter().map(|(id, row)| (id, Some(row))).collect(),
     };
@@ -119,6 +148,7 @@ fn adopt(
             Err(why) => damage.push(format!("`{}`: {why}", path.display())),
         }
     }
+    counters.segment = counters.segment.max(adopt_telemetry(dir, &mut change, damage));
     let manifests = change.segments.iter().filter_map(|(id, row)| Manifest::decode(*id, row.as_deref()?));
     change.raw_from_ns = guessed_raw_from_ns(&manifests.collect::<Vec<_>>());
     let last = change.series.iter().map(|(id, _)| *id).max().unwrap_or_default();

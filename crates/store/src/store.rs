@@ -23,6 +23,8 @@ use crate::record::{self, Sequences};
 use crate::segment::{Class, Manifest, Segment};
 use crate::series::State;
 use crate::staging::{Staging, put_run};
+use crate::telemetry::Kind;
+use crate::telemetry::file::SealedFile;
 use crate::tokens::TokenRecord;
 use crate::{SeriesId, StateRow, Status, head, log, rescue, telemetry};
 
@@ -64,6 +66,8 @@ pub(crate) struct Writer {
 pub(crate) struct Maintenance {
     /// Since when the head has had points.
     pub(crate) head_since_ns: Option<i64>,
+    /// Since when there have been spans or log records in memory.
+    pub(crate) telemetry_since_ns: Option<i64>,
 }
 
 impl Writer {
@@ -78,7 +82,9 @@ impl Inner {
     /// Opens or makes the store in `dir`.
     pub(crate) fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
         let unusable = |reason: String| OpenError::Unusable { dir: dir.to_owned(), reason };
-        fs::create_dir_all(dir.join("segments")).map_err(|error| unusable(error.to_string()))?;
+        for folder in [dir.join("segments"), telemetry::file::folder_of(dir)] {
+            fs::create_dir_all(folder).map_err(|error| unusable(error.to_string()))?;
+        }
         let lock = DirectoryLock::take(dir)?;
         let mut damage = Vec::new();
         let catalogue = rescue::open_catalogue(dir, &catalogue_path(dir), &mut damage).map_err(|error| {
@@ -320,7 +326,7 @@ impl Inner {
         let mut change = Change::default();
         let mut ids = Vec::new();
         let mut dead = Vec::new();
-        {
+        let (dead_files, left_files) = {
             let state = self.read_state();
             let mut gone = HashSet::new();
             for (id, run) in &state.runs {
@@ -343,20 +349,25 @@ impl Inner {
             change.telemetry.extend(rows.into_iter().map(|row| (row, None)));
             let exemplars = state.exemplars.numbers_of(|series| gone.contains(&series));
             change.exemplars.extend(exemplars.into_iter().map(|number| (number, None)));
-        }
+            state.telemetry.without_runs(|run| ids.contains(&run))
+        };
         if ids.is_empty() {
             return Ok(0);
         }
         change.segments.extend(dead.iter().map(|segment| (segment.id, None)));
+        change.telemetry_files.extend(dead_files.iter().map(|file| (file.id, None)));
+        change.telemetry_files.extend(left_files.iter().map(|file| (file.id, Some(file.manifest.encode()))));
         let counters = writer.counters;
         self.commit(&mut writer, &change, counters, |state| {
             for id in &ids {
                 state.forget_run(*id);
             }
             state.telemetry.forget_runs(|run| ids.contains(&run));
+            state.telemetry.take_files(&dead_files, &left_files);
             state.forget_segments(&dead);
         })?;
         remove_files(dead.iter().map(|segment| &segment.path));
+        remove_files(dead_files.iter().map(|file| &file.path));
         Ok(ids.len())
     }
 
@@ -428,12 +439,20 @@ impl Inner {
         }
         let state = self.read_state();
         let bytes_of = |class| state.segments.iter().filter(|s| s.class == class).map(|s| s.bytes).sum();
+        let files = &state.telemetry.files;
+        let file_bytes = |kind| files.iter().filter(|f| f.manifest.kind == kind).map(|f| f.bytes).sum();
+        let classes = Class::ALL.map(|class| (class.name(), bytes_of(class)));
+        let kinds = Kind::ALL.map(|kind| (kind.name(), file_bytes(kind)));
+        let class_bytes: Vec<(&'static str, u64)> = classes.into_iter().chain(kinds).collect();
         Status {
             series: state.series.len() as u64,
             head_points: state.head_points,
             segments: state.segments.len() as u64,
-            disk_bytes: catalogue_bytes + state.segments.iter().map(|s| s.bytes).sum::<u64>(),
-            class_bytes: Class::ALL.map(|class| (class.name(), bytes_of(class))).into(),
+            spans: state.telemetry.rows(Kind::Spans),
+            records: state.telemetry.rows(Kind::Records),
+            head_rows: state.telemetry.head_rows(),
+            disk_bytes: catalogue_bytes + class_bytes.iter().map(|(_, bytes)| bytes).sum::<u64>(),
+            class_bytes,
             free_bytes,
             commits_total: self.commits.load(Ordering::Relaxed),
             damage: self.damage.lock().unwrap_or_else(PoisonError::into_inner).clone(),
@@ -518,7 +537,7 @@ fn load(
         }
     }
     state.raw_from_ns = contents.raw_from_ns.unwrap_or(i64::MIN);
-    remove_unknown_segments(dir, &known);
+    remove_unknown(&dir.join("segments"), &["seg", "tmp"], &known);
     let mut push = |series, samples: Vec<Sample>| {
         let (packed, rest) = head::pack(&samples);
         state.push(series, packed, rest);
@@ -528,6 +547,7 @@ fn load(
             damage(format!("row {number} of the log in `{}`: {why}", catalogue_path(dir).display()));
         }
     })?;
+    load_telemetry_files(dir, &mut state, &contents, damage);
     catalogue.telemetry_rows(&mut |number, row| match row.and_then(telemetry::decode_row) {
         Ok(block) => state.telemetry.push(number, block),
         Err(why) => damage(format!("row {number} of spans in `{}`: {why}", catalogue_path(dir).display())),
@@ -604,11 +624,30 @@ fn load_segments(
     known
 }
 
+/// Opens files of spans and log records, and removes those that the manifest does not name.
+fn load_telemetry_files(dir: &Path, state: &mut State, contents: &Contents, damage: &mut dyn FnMut(String)) {
+    let mut known = HashSet::new();
+    for (id, row) in &contents.telemetry_files {
+        let path = telemetry::file::path_of(dir, *id);
+        let manifest = telemetry::file::Manifest::decode(row);
+        if manifest.is_none() {
+            damage(format!("the manifest's row of `{}` is damaged", path.display()));
+        }
+        match SealedFile::open(dir, *id, manifest, damage) {
+            Ok(file) => state.telemetry.files.push(Arc::new(file)),
+            Err(error) => damage(format!("`{}`: {error}", path.display())),
+        }
+        known.insert(path);
+    }
+    state.telemetry.files.sort_by_key(|file| file.manifest.age);
+    remove_unknown(&telemetry::file::folder_of(dir), &["tel", "tmp"], &known);
+}
+
 /// Removes what a crash left between writing a file and naming it.
-fn remove_unknown_segments(dir: &Path, known: &HashSet<PathBuf>) {
-    let Ok(files) = fs::read_dir(dir.join("segments")) else { return };
+fn remove_unknown(folder: &Path, endings: &[&str], known: &HashSet<PathBuf>) {
+    let Ok(files) = fs::read_dir(folder) else { return };
     for path in files.flatten().map(|file| file.path()) {
-        let ours = path.extension().is_some_and(|e| e == "seg" || e == "tmp");
+        let ours = path.extension().is_some_and(|e| endings.iter().any(|ending| e == *ending));
         if ours && !known.contains(&path) {
             tracing::info!(path = %path.display(), "removed a file that was never finished");
             remove_files(std::iter::once(&path));

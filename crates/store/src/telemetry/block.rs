@@ -24,6 +24,14 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) const ALL: [Self; 2] = [Self::Spans, Self::Records];
 
+    /// What it is called, for people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Spans => "spans",
+            Self::Records => "records",
+        }
+    }
+
     pub(crate) fn byte(self) -> u8 {
         match self {
             Self::Spans => 1,
@@ -203,7 +211,7 @@ pub(crate) fn key_of(run: Option<RunId>, instance: &str, trace: &TraceId, id: Sp
     mixed(key, instance.len() as u64)
 }
 
-fn mixed(a: u64, b: u64) -> u64 {
+pub(super) fn mixed(a: u64, b: u64) -> u64 {
     let product = u128::from(a ^ 0x9e37_79b9_7f4a_7c15) * u128::from(b ^ 0xd6e8_feb8_6659_fd93);
     (product as u64) ^ (product >> 64) as u64
 }

@@ -1,20 +1,27 @@
 //! Spans and log records: packed where they arrive, in the log and in memory as blocks, later in files.
 //!
 //! What arrives together is packed by the thread that brings it (`spans`, `records`, `pack`, `block`);
-//! the one commit of everything keeps the blocks and shows them (`head`). `read` answers from blocks.
+//! the one commit of everything keeps the blocks and shows them (`head`). Now and then they become
+//! files (`seal`, `file`, `filter`). `read` answers from blocks, wherever they lie.
 
 mod block;
+pub(crate) mod file;
+mod filter;
 mod head;
 mod pack;
 mod read;
 mod records;
+mod seal;
 mod spans;
+
+use std::sync::Arc;
 
 use foldhash::{HashSet, HashSetExt};
 use model::{LogRecord, RunId, Span};
 
-pub(crate) use block::Block;
+pub(crate) use block::{Block, Kind};
 use block::{Summary, key_of};
+use file::SealedFile;
 use head::Generation;
 
 use crate::codec::Reader;
@@ -35,12 +42,60 @@ pub(crate) struct Telemetry {
     pub(crate) frozen: Option<Generation>,
     /// Blocks since.
     pub(crate) current: Generation,
+    /// In order of age: of two that have a span of one key the later one's counts.
+    pub(crate) files: Vec<Arc<SealedFile>>,
 }
 
 impl Telemetry {
     /// Shows a block of the log.
     pub(crate) fn push(&mut self, number: u64, block: Block) {
         self.current.push(number, block);
+    }
+
+    /// Puts a file in the place of another.
+    fn replace(&mut self, old: &SealedFile, new: Arc<SealedFile>) {
+        for file in self.files.iter_mut().filter(|file| file.id == old.id) {
+            *file = new.clone();
+        }
+    }
+
+    /// Rows that are kept, repeated ones included.
+    pub(crate) fn rows(&self, kind: Kind) -> u64 {
+        let blocks = self.frozen.iter().chain([&self.current]).flat_map(|generation| &generation.blocks);
+        let in_memory = blocks.map(|block| &block.summary).filter(|summary| summary.kind == kind);
+        let files = self.files.iter().filter(|file| file.manifest.kind == kind);
+        let sealed = files.flat_map(|file| file.living()).map(|(_, entry)| &entry.summary);
+        in_memory.chain(sealed).map(|summary| u64::from(summary.count)).sum()
+    }
+
+    /// Rows that are in no file.
+    pub(crate) fn head_rows(&self) -> u64 {
+        self.current.rows + self.frozen.as_ref().map_or(0, |frozen| frozen.rows)
+    }
+
+    /// Files as they are once some runs are gone: those that held nothing else, and the others, with
+    /// their manifests.
+    pub(crate) fn without_runs(
+        &self,
+        is_gone: impl Fn(RunId) -> bool,
+    ) -> (Vec<Arc<SealedFile>>, Vec<Arc<SealedFile>>) {
+        let has =
+            |file: &&Arc<SealedFile>| file.living().any(|(_, entry)| entry.summary.run.is_some_and(&is_gone));
+        let left = |file: &Arc<SealedFile>| {
+            let mut left = (**file).clone();
+            let gone = file.living().filter_map(|(_, entry)| entry.summary.run.filter(|run| is_gone(*run)));
+            left.manifest.gone.extend(gone);
+            Arc::new(left)
+        };
+        self.files.iter().filter(has).map(left).partition(|file| file.living().next().is_none())
+    }
+
+    /// Shows what [`Telemetry::without_runs`] found.
+    pub(crate) fn take_files(&mut self, dead: &[Arc<SealedFile>], left: &[Arc<SealedFile>]) {
+        self.files.retain(|file| dead.iter().all(|dead| dead.id != file.id));
+        for file in left {
+            self.replace(&file.clone(), file.clone());
+        }
     }
 
     /// The numbers of the rows of runs that are gone.
@@ -136,14 +191,14 @@ pub(crate) fn decode_row(row: &[u8]) -> Result<Block, String> {
     let summary = Summary::decode(&mut Reader::new(row)).ok_or("it is no block, or of a newer version")?;
     let mut keys = Vec::new();
     let sound = match summary.kind {
-        block::Kind::Spans => {
+        Kind::Spans => {
             let mut note = |key| {
                 keys.push(key);
                 false
             };
             spans::decode(row, &model::SpanAsk::default(), &mut note).is_some()
         }
-        block::Kind::Records => {
+        Kind::Records => {
             let nothing = model::RecordAsk { severity_min: u8::MAX, ..model::RecordAsk::default() };
             records::decode(row, &nothing).is_some()
         }

@@ -7,81 +7,110 @@ use std::sync::Arc;
 
 use model::{LogRecord, RecordAsk, Span, SpanAsk};
 
-use super::block::Summary;
-use super::head::{HeadBlock, KnownKeys};
+use super::block::{Kind, Summary};
+use super::file::SealedFile;
+use super::head::{Generation, HeadBlock, KnownKeys};
 use super::{Telemetry, records, spans};
 use crate::store::Inner;
 
 /// A block, wherever it lies.
 #[derive(Debug, Clone)]
 pub(super) enum Unit {
+    Stored(Arc<SealedFile>, usize),
     Memory(Arc<HeadBlock>),
 }
 
 impl Unit {
-    fn summary(&self) -> &Summary {
+    pub(super) fn summary(&self) -> &Summary {
         match self {
+            Self::Stored(file, place) => &file.entries[*place].summary,
             Self::Memory(block) => &block.summary,
         }
     }
 
-    /// Where it is, for a message.
-    fn place(&self) -> String {
+    /// Its bytes, unpacked by `decode`; an error says in words what and where the damage is.
+    fn decoded<T>(&self, decode: impl FnOnce(&[u8]) -> Option<T>) -> Result<T, String> {
+        let broken = |place: String| move || format!("{place}: it can't be unpacked");
         match self {
-            Self::Memory(block) => format!("block {} in memory", block.number),
-        }
-    }
-
-    fn bytes(&self) -> Arc<[u8]> {
-        match self {
-            Self::Memory(block) => block.bytes.clone(),
+            Self::Stored(file, place) => decode(&file.block(*place)?)
+                .ok_or_else(broken(format!("`{}`: block {place}", file.path.display()))),
+            Self::Memory(block) => {
+                decode(&block.bytes).ok_or_else(broken(format!("block {} in memory", block.number)))
+            }
         }
     }
 }
 
 /// What an answer is made of, taken while the state was locked.
+#[derive(Debug, Clone)]
 pub(super) struct Sources {
     /// In order of age.
-    units: Vec<Unit>,
+    pub(super) units: Vec<Unit>,
     keys: Vec<KnownKeys>,
+    files: Vec<Arc<SealedFile>>,
 }
 
 impl Sources {
     pub(super) fn of(telemetry: &Telemetry, is_wanted: impl Fn(&Summary) -> bool) -> Self {
         let generations = || telemetry.frozen.iter().chain([&telemetry.current]);
         let blocks = generations().flat_map(|generation| &generation.blocks);
-        let units = blocks.filter(|block| is_wanted(&block.summary)).cloned().map(Unit::Memory).collect();
-        Self { units, keys: generations().map(super::head::Generation::known).collect() }
+        let in_memory = blocks.filter(|block| is_wanted(&block.summary)).cloned().map(Unit::Memory);
+        let mut units = Vec::new();
+        for file in &telemetry.files {
+            let wanted = file.living().filter(|(_, entry)| is_wanted(&entry.summary));
+            units.extend(wanted.map(|(place, _)| Unit::Stored(file.clone(), place)));
+        }
+        units.extend(in_memory);
+        let files =
+            telemetry.files.iter().filter(|file| file.manifest.kind == Kind::Spans).cloned().collect();
+        Self { units, keys: generations().map(Generation::known).collect(), files }
     }
 
-    fn decode_spans(&self, unit: &Unit, ask: &SpanAsk) -> Result<Vec<Span>, String> {
-        let bytes = unit.bytes();
+    /// One generation, as if there were nothing else.
+    pub(super) fn of_generation(generation: &Generation) -> Self {
+        let units = generation.blocks.iter().cloned().map(Unit::Memory).collect();
+        Self { units, keys: vec![generation.known()], files: Vec::new() }
+    }
+
+    /// The spans of a block that are asked for and that nothing later replaces.
+    pub(super) fn decode_spans(&self, unit: &Unit, ask: &SpanAsk) -> Result<Vec<(u64, Span)>, String> {
         let keys: Vec<_> = self.keys.iter().map(KnownKeys::read).collect();
-        let after = match unit {
-            Unit::Memory(block) => block.number,
+        let (after, later) = match unit {
+            Unit::Memory(block) => (block.number, &[][..]),
+            Unit::Stored(file, _) => {
+                let later = self.files.partition_point(|other| other.manifest.age <= file.manifest.age);
+                (0, &self.files[later..])
+            }
         };
-        let mut is_shown = |key| !keys.iter().any(|keys| keys.has_later(key, after));
-        let spans = spans::decode(&bytes, ask, &mut is_shown).ok_or("it can't be unpacked")?;
-        Ok(spans.into_iter().map(|(_, span)| span).collect())
+        let mut is_shown = |key| {
+            !keys.iter().any(|keys| keys.has_later(key, after))
+                && !later.iter().any(|file| file.replaces(key))
+        };
+        unit.decoded(|bytes| spans::decode(bytes, ask, &mut is_shown))
     }
 }
 
+/// The records of a block that are asked for.
+pub(super) fn decode_records(unit: &Unit, ask: &RecordAsk) -> Result<Vec<LogRecord>, String> {
+    unit.decoded(|bytes| records::decode(bytes, ask))
+}
+
 /// What is handed out in order.
-trait Row {
+pub(super) trait Row {
     fn start_ns(&self) -> i64;
     /// Among those of one start.
     fn tie(&self, other: &Self) -> Ordering;
 }
 
-impl Row for Span {
+impl Row for (u64, Span) {
     fn start_ns(&self) -> i64 {
-        self.start_ns
+        self.1.start_ns
     }
 
-    fn tie(&self, other: &Self) -> Ordering {
-        let key = |span: &Self| (span.run, span.trace, span.id);
-        let instance = || self.instance.cmp(&other.instance);
-        self.run.cmp(&other.run).then_with(instance).then_with(|| key(self).cmp(&key(other)))
+    fn tie(&self, (_, b): &Self) -> Ordering {
+        let a = &self.1;
+        let instance = || a.instance.cmp(&b.instance);
+        a.run.cmp(&b.run).then_with(instance).then_with(|| (a.trace, a.id).cmp(&(b.trace, b.id)))
     }
 }
 
@@ -95,7 +124,7 @@ impl Row for LogRecord {
     }
 }
 
-/// Rows of a unpacked block, or one that starts no earlier than the rest.
+/// The next row of an unpacked block, or a packed one by the start of its first row.
 enum Waiting<R> {
     Packed(i64, usize),
     /// The next row, the place of the unit, and the rest.
@@ -138,7 +167,7 @@ impl<R: Row> PartialEq for Waiting<R> {
 impl<R: Row> Eq for Waiting<R> {}
 
 /// Hands out the rows of all units in order. What can't be read is reported and left out.
-fn sweep<R: Row>(
+pub(super) fn sweep<R: Row>(
     units: &[Unit],
     decode: &dyn Fn(&Unit) -> Result<Vec<R>, String>,
     damage: &dyn Fn(String),
@@ -151,7 +180,7 @@ fn sweep<R: Row>(
             Waiting::Packed(_, place) => match decode(&units[place]) {
                 Ok(rows) => (place, rows.into_iter()),
                 Err(why) => {
-                    damage(format!("{}: {why}", units[place].place()));
+                    damage(why);
                     continue;
                 }
             },
@@ -177,7 +206,7 @@ impl Inner {
             Sources::of(&state.telemetry, is_wanted)
         };
         let decode = |unit: &Unit| sources.decode_spans(unit, ask);
-        sweep(&sources.units, &decode, &|why| self.report_damage(why), visit);
+        sweep(&sources.units, &decode, &|why| self.report_damage(why), &mut |(_, span)| visit(span));
     }
 
     /// See [`crate::Store::records`].
@@ -187,9 +216,7 @@ impl Inner {
             let is_wanted = |summary: &Summary| summary.may_have_records(ask) && state.shows_run(summary.run);
             Sources::of(&state.telemetry, is_wanted)
         };
-        let decode = |unit: &Unit| {
-            records::decode(&unit.bytes(), ask).ok_or_else(|| "it can't be unpacked".to_owned())
-        };
+        let decode = |unit: &Unit| decode_records(unit, ask);
         sweep(&sources.units, &decode, &|why| self.report_damage(why), visit);
     }
 }

@@ -296,7 +296,7 @@ fn sorted(mut records: Vec<LogRecord>) -> Vec<LogRecord> {
 
 /// Spans and records are kept for longer than the ones of these tests are old.
 fn kept() -> Options {
-    options()
+    Options { span_retention_ns: i64::MAX, record_retention_ns: i64::MAX, ..options() }
 }
 
 fn play(steps: Vec<Step>) {
