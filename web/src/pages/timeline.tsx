@@ -104,7 +104,7 @@ function useKeys(model: Timeline, table: Signal<boolean>): void {
     };
     const back = () => {
       model.settle();
-      return zoomDepth() > 0 ? window.history.back() : model.show(model.full.peek());
+      return zoomDepth() > 0 ? window.history.back() : model.show(model.home.peek());
     };
     const leave = () => {
       model.cursor.value = -1;
@@ -116,7 +116,7 @@ function useKeys(model: Timeline, table: Signal<boolean>): void {
       { keys: 's', does: 'Zoom out', group, run: () => model.zoom(1 / ZOOM_FACTOR) },
       { keys: 'a', does: 'Earlier', group, run: () => model.pan(-PAN_SHARE) },
       { keys: 'd', does: 'Later', group, run: () => model.pan(PAN_SHARE) },
-      { keys: '0', does: 'Show all of it', group, run: () => model.show(model.full.peek()) },
+      { keys: '0', does: 'Show all of it', group, run: () => model.show(model.home.peek()) },
       { keys: 'Backspace', does: 'Previous zoom', group, run: back },
       { keys: 'n', does: 'Next span of this kind, or that was found', group, run: go(true) },
       { keys: 'N', does: 'The one before', group, run: go(false) },
@@ -174,13 +174,12 @@ function Foot({ model, open }: { model: Timeline; open: () => void }) {
       )}
       {answer.texts_hidden && (
         <p class="quiet">
-          Texts of prompts and completions are not shown: the project keeps none, or the token may not read
-          them.
+          Texts of prompts and completions are kept of this run; only a token of an admin may read them.
         </p>
       )}
       {answer.text && answer.total > 0 && (
         <p class="quiet">
-          <Sentence text={answer.text} />
+          <Sentence text={answer.text} /> {answer.switch && <code>{answer.switch}</code>}
         </p>
       )}
       {answer.total === 0 && (

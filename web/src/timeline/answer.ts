@@ -58,17 +58,21 @@ export interface SpanAnswer {
     origin_ns: string;
     status: number;
     status_text: string;
-    kind: string | number;
+    kind: string;
+    /** Whether it ends before it starts. */
+    reversed: boolean;
     scope: string;
     iteration: number | null;
     parent: string | null;
     attributes: [string, AttributeValue][];
     events: { at_us: number; name: string; attributes: [string, AttributeValue][] }[];
     links: { trace: string; id: string; attributes: [string, AttributeValue][] }[];
+    /** Events and links that were too many to be kept. */
+    parts_left_out: number;
     linked_from: { trace: string; id: string; name: string; rank: number | null; instance: string }[];
   };
   others: { ranks: number; median_us: number; min_us: number; max_us: number } | null;
-  texts_hidden?: boolean;
+  texts_hidden: boolean;
 }
 
 /** A span's key: ranks that seed their generators alike make equal ids. */

@@ -13,7 +13,6 @@ import type { Timeline } from './model';
 import type { Spans } from './rows';
 import { laneName, laneText, lengthText, phaseText } from './words';
 
-const KINDS = ['unspecified', 'internal', 'server', 'client', 'producer', 'consumer'];
 /** Links and events in the page. */
 const PARTS_MAX = 100;
 
@@ -95,10 +94,12 @@ function clockText(origin: string, us: number): string {
   return `${formatSecond(ms, zone.value)}.${String(rest).padStart(3, '0')}${where}`;
 }
 
-/** A time of the span's answer on the ruler, which may count from another moment. */
-function onRuler(model: Timeline, origin: string, us: number): number {
-  const ruler = model.loaded.value?.answer.origin_ns ?? origin;
-  return us + Number(BigInt(origin) - BigInt(ruler)) / 1000;
+/** The start of the chosen span on the ruler, where its clock was moved as in the lanes. */
+function startOf(model: Timeline, span: SpanAnswer['span']): number {
+  const [spans, at] = [model.loaded.value, model.chosenAt.value];
+  if (!spans) return 0;
+  if (at >= 0) return spans.start[at];
+  return span.start_us + Number(BigInt(span.origin_ns) - spans.origin) / 1000;
 }
 
 function Fact({ name, children }: { name: string; children: ComponentChildren }) {
@@ -126,14 +127,13 @@ function Whole({ model, span, others, texts_hidden }: SpanAnswer & { model: Time
       <dl class="facts">
         <Fact name="Length">
           <b>{lengthText(span.length_us)}</b>
-          {span.length_us < 0 && <span class="warning"> the clock was set back</span>}
+          {span.reversed && <span class="warning"> it ends before it starts: the clock was set back</span>}
         </Fact>
         <Fact name="Other ranks">
           <Others length={span.length_us} others={others} />
         </Fact>
         <Fact name="Start">
-          {lengthText(onRuler(model, span.origin_ns, span.start_us))} ·{' '}
-          {clockText(span.origin_ns, span.start_us)}
+          {lengthText(startOf(model, span))} · {clockText(span.origin_ns, span.start_us)}
         </Fact>
         {span.iteration !== null && <Fact name="Step">{formatCount(span.iteration)}</Fact>}
         {spans && at >= 0 && <Fact name="Phase">{phaseText(phase)}</Fact>}
@@ -153,9 +153,7 @@ function Whole({ model, span, others, texts_hidden }: SpanAnswer & { model: Time
             'not said'
           )}
         </Fact>
-        <Fact name="Kind">
-          {typeof span.kind === 'number' ? (KINDS[span.kind] ?? '—') : shown(span.kind)}
-        </Fact>
+        <Fact name="Kind">{shown(span.kind)}</Fact>
         {span.scope && (
           <Fact name="From">
             <Name text={span.scope} limit={40} />
@@ -169,11 +167,15 @@ function Whole({ model, span, others, texts_hidden }: SpanAnswer & { model: Time
       </dl>
       <Links model={model} span={span} />
       <Events model={model} span={span} />
+      {span.parts_left_out > 0 && (
+        <p class="quiet">
+          {formatCount(span.parts_left_out)} more events and links were too many to be kept.
+        </p>
+      )}
       <h3>Attributes</h3>
       {texts_hidden && (
         <p class="quiet">
-          Texts of prompts and completions are not shown: the project keeps none, or the token may not read
-          them.
+          Texts of prompts and completions are kept of this span; only a token of an admin may read them.
         </p>
       )}
       <AttributeList
@@ -303,10 +305,10 @@ function Events({ model, span }: { model: Timeline; span: SpanAnswer['span'] }) 
             <button
               type="button"
               class="link"
-              onClick={() => model.centre(onRuler(model, span.origin_ns, event.at_us))}
+              onClick={() => model.centre(startOf(model, span) + event.at_us - span.start_us)}
               title="Show this time"
             >
-              {lengthText(onRuler(model, span.origin_ns, event.at_us))}
+              {lengthText(startOf(model, span) + event.at_us - span.start_us)}
             </button>{' '}
             <Name text={event.name} limit={60} />
             {event.attributes.length > 0 && (

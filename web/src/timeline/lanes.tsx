@@ -260,7 +260,7 @@ function usePointer(
     },
     onPointerCancel: leave,
     onPointerLeave: leave,
-    onDblClick: () => model.show(model.full.peek()),
+    onDblClick: () => model.show(model.home.peek()),
   };
 }
 

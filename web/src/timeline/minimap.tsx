@@ -62,7 +62,7 @@ export function Minimap({ model }: { model: Timeline }) {
       aria-hidden="true"
       onPointerDown={(event) => {
         const x = placeOf(event);
-        const within = !model.isWhole.peek() && x >= share(now.from) && x <= share(now.to);
+        const within = !model.isHome.peek() && x >= share(now.from) && x <= share(now.to);
         pressed.current = { x, within, last: x };
         root.current!.setPointerCapture(event.pointerId);
       }}
@@ -85,10 +85,10 @@ export function Minimap({ model }: { model: Timeline }) {
       onPointerCancel={() => {
         pressed.current = null;
       }}
-      onDblClick={() => model.show(model.full.peek())}
+      onDblClick={() => model.show(model.home.peek())}
     >
       <canvas ref={canvas} />
-      {!model.isWhole.value && (
+      {!model.isHome.value && (
         <div
           class="part"
           style={{

@@ -157,20 +157,24 @@ export class Timeline {
 
   private readonly addressed = computed<Window>(() => {
     const [from, to] = [this.asked.t0.value, this.asked.t1.value];
-    if (from === '' || to === '' || !(Number(from) < Number(to))) return this.full.value;
+    if (from === '' || to === '' || !(Number(from) < Number(to))) return this.home.value;
     return { from: Number(from) * 1000, to: Number(to) * 1000 };
   });
 
-  /** All that was read, with a margin. */
+  /** All that was read. */
   readonly full = computed<Window>(() => {
     const spans = this.loaded.value;
-    if (!spans || !(spans.from <= spans.to)) return { from: 0, to: 1000 };
-    const margin = Math.max((spans.to - spans.from) * 0.01, 1);
-    return { from: spans.from - margin, to: spans.to + margin };
+    return spans && spans.from <= spans.to ? widened(spans) : { from: 0, to: 1000 };
   });
 
-  /** Whether all of it is seen. */
-  readonly isWhole = computed(() => this.window.value === this.full.value);
+  /** What is shown at first: the step, or all. */
+  readonly home = computed<Window>(() => {
+    const [spans, full] = [this.loaded.value, this.full.value];
+    return spans && spans.home.from <= spans.home.to ? confined(widened(spans.home), full) : full;
+  });
+
+  /** Whether nothing is zoomed. */
+  readonly isHome = computed(() => this.window.value === this.home.value);
 
   /** Whether the newest step is followed: nothing in the address holds the page where it is. */
   readonly follows = computed(() =>
@@ -197,7 +201,7 @@ export class Timeline {
 
   /** Shows this much of the time, within what was read. */
   show(wanted: Window): void {
-    this.moving.value = confined(wanted, this.full.peek());
+    this.moving.value = wanted === this.home.peek() ? wanted : confined(wanted, this.full.peek());
     clearTimeout(this.rest);
     this.rest = setTimeout(() => this.settle(), REST_MS);
   }
@@ -207,9 +211,9 @@ export class Timeline {
     clearTimeout(this.rest);
     const now = this.moving.peek();
     if (!now) return;
-    const whole = now === this.full.peek();
+    const home = now === this.home.peek();
     const digits = now.to - now.from < 100 ? 6 : 3;
-    const written = (us: number) => (whole ? null : String(Number((us / 1000).toFixed(digits))));
+    const written = (us: number) => (home ? null : String(Number((us / 1000).toFixed(digits))));
     batch(() => {
       setParams({ t0: written(now.from), t1: written(now.to) }, true);
       this.moving.value = null;
@@ -245,9 +249,12 @@ export class Timeline {
     this.asking = asking;
     try {
       let answer = await askSpans(this.board.runId, question, asking.signal);
-      // A server that was asked for no step may leave the choice to us.
-      if (answer.step === null && question.step === null && !question.range && answer.steps)
-        answer = await askSpans(this.board.runId, { ...question, step: answer.steps.last }, asking.signal);
+      // Where no span tells an iteration, all there are have to do.
+      if (answer.total === 0 && answer.steps === null && !question.range) {
+        const { text, switch: line } = answer;
+        const all = await askSpans(this.board.runId, { ...question, range: ALL_TIME }, asking.signal);
+        answer = all.total > 0 ? { ...all, text, switch: line } : answer;
+      }
       if (this.asking !== asking) return;
       this.take(answer);
       // The newest step, once it is there, is that step.
@@ -258,8 +265,9 @@ export class Timeline {
   }
 
   private take(answer: SpansAnswer): void {
+    // A way home that is not written yet would become a zoom into what comes.
+    if (this.moving.peek() === this.home.peek()) this.settle();
     batch(() => {
-      if (this.moving.peek() === this.full.peek()) this.moving.value = null;
       this.loaded.value = spansOf(answer);
       this.error.value = null;
       this.cursor.value = -1;
@@ -397,6 +405,11 @@ export class Timeline {
     clearTimeout(this.rest);
   }
 }
+
+const widened = ({ from, to }: Window): Window => {
+  const margin = Math.max((to - from) * 0.01, 1);
+  return { from: from - margin, to: to + margin };
+};
 
 /** Keeps a window inside what was read; gives `full` itself when it shows all. */
 export function confined(wanted: Window, full: Window): Window {

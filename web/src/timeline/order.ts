@@ -3,13 +3,14 @@ import { PHASES } from '../lib/phases';
 import { excess, ratiosOf } from '../ranks/ratio';
 import { firstAfter, type Lane, type Spans } from './rows';
 
-/** Time of each lane by phase, microseconds: a span's own, without what lies within it. */
-export function ownTimes({ lanes, phase }: Spans): Float64Array[] {
+/** Time of each lane by phase, microseconds: a span's own, without what lies within it or outside the step. */
+export function ownTimes({ lanes, phase, home }: Spans): Float64Array[] {
   return lanes.map(({ rows }) => {
     const own = new Float64Array(PHASES.length);
     rows.forEach(({ start, end, span }, at) => {
       for (let one = 0; one < span.length; one++) {
-        const length = end[one] - start[one];
+        const length = Math.min(end[one], home.to) - Math.max(start[one], home.from);
+        if (length <= 0) continue;
         own[phase[span[one]]] += length;
         const around = parentOf(rows.slice(0, at), start[one], end[one]);
         if (around !== null) own[phase[around]] -= length;

@@ -29,6 +29,10 @@ export interface Spans {
   /** First start and last end, microseconds. */
   from: number;
   to: number;
+  /** What belongs to the step: its iterations, and what stands before them; all where no step is shown. */
+  home: { from: number; to: number };
+  /** What times count from: the first start of the step, nanoseconds since the epoch. */
+  origin: bigint;
 }
 
 /** Rows of one lane; what nests deeper lies in the last one. */
@@ -40,8 +44,8 @@ const TOUCH_US = 1.001;
 export function spansOf(answer: SpansAnswer): Spans {
   const { spans } = answer;
   const count = spans.lane.length;
-  const start = Float64Array.from(spans.start_us);
-  // A clock that was set back between start and end leaves no length to draw.
+  const zero = zeroOf(answer);
+  const start = Float64Array.from(spans.start_us, (at) => at - zero);
   const end = Float64Array.from(start, (from, at) => from + Math.max(0, spans.length_us[at]));
   const phaseOf = answer.phases.map(phaseAt);
   const phase = Uint8Array.from(spans.name, (name) => phaseOf[name]);
@@ -57,7 +61,34 @@ export function spansOf(answer: SpansAnswer): Spans {
     if (start[at] < from) from = start[at];
     if (end[at] > to) to = end[at];
   }
-  return { answer, lanes, start, end, phase, row, from, to };
+  const origin = BigInt(answer.origin_ns) + BigInt(Math.round(zero * 1000));
+  const home = homeOf(answer, start, end) ?? { from, to };
+  return { answer, lanes, start, end, phase, row, from, to, home, origin };
+}
+
+/** Where the step begins, microseconds from the answer's origin: what it lies in may have begun hours ago. */
+function zeroOf({ step, spans }: SpansAnswer): number {
+  let zero = Infinity;
+  if (step !== null)
+    spans.iteration.forEach((of, at) => {
+      if (of === step && spans.start_us[at] < zero) zero = spans.start_us[at];
+    });
+  return Number.isFinite(zero) ? zero : 0;
+}
+
+/** From what stands before the first iteration of a step to the end of the last. */
+function homeOf(
+  { step, spans }: SpansAnswer,
+  start: Float64Array,
+  end: Float64Array,
+): { from: number; to: number } | null {
+  let [from, to] = [0, -Infinity];
+  spans.iteration.forEach((of, at) => {
+    if (of === step && end[at] > to) to = end[at];
+  });
+  if (step === null || !(to > 0)) return null;
+  for (let at = 0; at < start.length; at++) if (end[at] <= 0 && start[at] < from) from = start[at];
+  return { from, to };
 }
 
 interface Columns {

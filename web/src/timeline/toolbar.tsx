@@ -1,4 +1,6 @@
 /** Which step, which ranks, which spans. */
+import { useSignal } from '@preact/signals';
+import type { JSX } from 'preact';
 import { LabelledSegments } from '../components/segments';
 import { param, setParams } from '../lib/address';
 import { formatCount } from '../lib/number';
@@ -7,6 +9,8 @@ import type { Timeline } from './model';
 
 /** Hosts that the field of ranks suggests. */
 const HOSTS_MAX = 200;
+
+type Attributes = Omit<JSX.InputHTMLAttributes<HTMLInputElement>, 'value'>;
 
 /** The toolbar. */
 export function TimelineToolbar({ model }: { model: Timeline }) {
@@ -53,14 +57,33 @@ export function TimelineToolbar({ model }: { model: Timeline }) {
         <button
           type="button"
           class="plain"
-          disabled={model.isWhole.value}
+          disabled={model.isHome.value}
           title="Show all of it (0)"
-          onClick={() => model.show(model.full.peek())}
+          onClick={() => model.show(model.home.peek())}
         >
           <kbd>0</kbd> all
         </button>
       </span>
     </div>
+  );
+}
+
+/** A field that acts once it is left or entered; what comes meanwhile takes away nothing that is typed. */
+function Field({ value, enter, ...rest }: { value: string; enter: (text: string) => void } & Attributes) {
+  const typed = useSignal<string | null>(null);
+  return (
+    <input
+      {...rest}
+      value={typed.value ?? value}
+      onInput={(e) => {
+        typed.value = e.currentTarget.value;
+      }}
+      onChange={(e) => {
+        const text = e.currentTarget.value;
+        typed.value = null;
+        enter(text);
+      }}
+    />
   );
 }
 
@@ -89,14 +112,14 @@ function StepPicker({ model }: { model: Timeline }) {
       >
         ‹
       </button>
-      <input
+      <Field
         class="control"
         aria-label="Step"
         inputMode="numeric"
         size={7}
         placeholder={whole ? 'all' : 'newest'}
         value={step === null ? '' : formatCount(step)}
-        onChange={(e) => choose(e.currentTarget.value)}
+        enter={choose}
       />
       <button
         type="button"
@@ -129,7 +152,7 @@ function RankPicker({ model }: { model: Timeline }) {
       <label class="label" for="timeline-ranks">
         Ranks
       </label>
-      <input
+      <Field
         id="timeline-ranks"
         class="control"
         list="timeline-hosts"
@@ -139,7 +162,7 @@ function RankPicker({ model }: { model: Timeline }) {
         aria-invalid={wrong !== ''}
         aria-describedby={wrong ? 'timeline-ranks-wrong' : undefined}
         value={param('ranks')}
-        onChange={(e) => setParams({ ranks: e.currentTarget.value.trim(), t0: null, t1: null })}
+        enter={(text) => setParams({ ranks: text.trim(), t0: null, t1: null })}
       />
       <datalist id="timeline-hosts">
         {hosts.slice(0, HOSTS_MAX).map((host) => (

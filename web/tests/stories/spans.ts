@@ -124,6 +124,8 @@ export function madeSpan(query: URLSearchParams): SpanAnswer {
       status: spans.status[at],
       status_text: spans.status[at] === 2 ? 'NCCL timeout after 600 s' : '',
       kind: 'internal',
+      reversed: false,
+      parts_left_out: 0,
       scope: 'nemo.lens',
       iteration: spans.iteration[at],
       parent: spans.depth[at] > 0 ? spans.id[spans.lane.indexOf(spans.lane[at])] : null,
@@ -146,5 +148,6 @@ export function madeSpan(query: URLSearchParams): SpanAnswer {
       min_us: peers[0] ?? 0,
       max_us: peers[peers.length - 1] ?? 0,
     },
+    texts_hidden: false,
   };
 }
