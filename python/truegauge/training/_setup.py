@@ -200,8 +200,8 @@ def register_export_strategy(
 
     Args:
         name: How the switch names it.
-        decide: Asked with the switches, the rank and the number of ranks; whether the rank exports. One that
-            raises is warned of, and the default strategy decides.
+        decide: Asked with the switches, the rank and the number of ranks; whether the rank exports. Where it
+            raises, the rank does not export, with a warning.
         allow_override: Whether it may take the place of another one.
 
     Raises:
