@@ -1,6 +1,5 @@
 /** Which step, which ranks, which spans. */
 import { useSignal } from '@preact/signals';
-import type { JSX } from 'preact';
 import { LabelledSegments } from '../components/segments';
 import { param, setParams } from '../lib/address';
 import { formatCount } from '../lib/number';
@@ -10,7 +9,20 @@ import type { Timeline } from './model';
 /** Hosts that the field of ranks suggests. */
 const HOSTS_MAX = 200;
 
-type Attributes = Omit<JSX.InputHTMLAttributes<HTMLInputElement>, 'value'>;
+/** A field and what it does. */
+interface FieldProps {
+  id: string;
+  /** Its name where no label is its. */
+  label?: string;
+  value: string;
+  enter: (text: string) => void;
+  placeholder: string;
+  size: number;
+  title?: string;
+  list?: string;
+  /** Where it is told what is wrong with the value. */
+  wrongAt?: string;
+}
 
 /** The toolbar. */
 export function TimelineToolbar({ model }: { model: Timeline }) {
@@ -69,11 +81,19 @@ export function TimelineToolbar({ model }: { model: Timeline }) {
 }
 
 /** A field that acts once it is left or entered; what comes meanwhile takes away nothing that is typed. */
-function Field({ value, enter, ...rest }: { value: string; enter: (text: string) => void } & Attributes) {
+function Field({ id, label, value, enter, placeholder, size, title, list, wrongAt }: FieldProps) {
   const typed = useSignal<string | null>(null);
   return (
     <input
-      {...rest}
+      id={id}
+      class="control"
+      aria-label={label}
+      aria-invalid={wrongAt !== undefined}
+      aria-describedby={wrongAt}
+      placeholder={placeholder}
+      size={size}
+      title={title}
+      list={list}
       value={typed.value ?? value}
       onInput={(e) => {
         typed.value = e.currentTarget.value;
@@ -113,9 +133,8 @@ function StepPicker({ model }: { model: Timeline }) {
         ‹
       </button>
       <Field
-        class="control"
-        aria-label="Step"
-        inputMode="numeric"
+        id="timeline-step"
+        label="Step"
         size={7}
         placeholder={whole ? 'all' : 'newest'}
         value={step === null ? '' : formatCount(step)}
@@ -154,13 +173,11 @@ function RankPicker({ model }: { model: Timeline }) {
       </label>
       <Field
         id="timeline-ranks"
-        class="control"
         list="timeline-hosts"
         size={10}
         placeholder="all"
         title="Such as 0-7,12, or @ and a host"
-        aria-invalid={wrong !== ''}
-        aria-describedby={wrong ? 'timeline-ranks-wrong' : undefined}
+        wrongAt={wrong ? 'timeline-ranks-wrong' : undefined}
         value={param('ranks')}
         enter={(text) => setParams({ ranks: text.trim(), t0: null, t1: null })}
       />
