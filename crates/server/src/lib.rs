@@ -44,6 +44,7 @@ mod notify;
 pub mod offline;
 mod otlp;
 mod own;
+mod peak;
 mod points;
 mod query;
 mod reload;

@@ -48,6 +48,7 @@ const RULES: &[(&str, &str, Needs)] = &[
     ("GET", "/api/tg/v1/runs/{run_id}/missing", READ),
     ("GET", "/api/tg/v1/runs/{run_id}/points", READ),
     ("GET", "/api/tg/v1/runs/{run_id}/timeline", READ),
+    ("GET", "/api/tg/v1/runs/{run_id}/training", READ),
     ("GET", "/api/tg/v1/runs/{run_id}/export", READ),
     ("GET", "/api/tg/v1/export", READ),
     ("GET", "/api/tg/v1/compare", READ),

@@ -21,6 +21,7 @@ mod storage;
 mod stored;
 mod stream;
 mod timeline;
+mod training;
 
 use std::sync::Arc;
 
@@ -67,6 +68,7 @@ pub(crate) fn table() -> Vec<Row> {
         row("GET", "/api/tg/v1/runs/{run_id}/missing", get(missing::list)),
         row("GET", "/api/tg/v1/runs/{run_id}/points", get(points::one)),
         row("GET", "/api/tg/v1/runs/{run_id}/timeline", get(timeline::show)),
+        row("GET", "/api/tg/v1/runs/{run_id}/training", get(training::show)),
         row("GET", "/api/tg/v1/runs/{run_id}/export", get(export::export)),
         row("GET", "/api/tg/v1/export", get(export_selected::export)),
         row("GET", "/api/tg/v1/compare", get(compare::compare)),
@@ -129,6 +131,7 @@ pub(crate) fn routes() -> Vec<crate::Route> {
         points::one,
         points::many,
         timeline::show,
+        training::show,
         export::export,
         export_selected::export,
         backup::make,

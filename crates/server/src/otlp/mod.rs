@@ -26,7 +26,7 @@ use crate::app::Shared;
 use crate::ingest::outcome;
 
 pub(crate) use logs::IS_TEXT;
-pub(crate) use runs::{Seen, Sources, has_telemetry};
+pub(crate) use runs::{ATTRIBUTE_PREFIX, Seen, Sources, has_telemetry};
 pub(crate) use spans::{ITERATION_SPANS, STEP_SERIES, is_iteration};
 pub(crate) use state::Streams;
 pub(crate) use text::{hide_texts, keeps as keeps_text};

@@ -87,12 +87,17 @@ impl Known {
         }
     }
 
-    /// The silence after which it no longer counts as alive, seconds.
-    fn silent_after_seconds(&self) -> u32 {
+    /// Time between two exports of metrics.
+    fn interval_ns(&self) -> Option<i64> {
         let mut sorted = self.intervals_ns.clone();
         sorted.sort_unstable();
         // Of two the longer: to be told late is better than to be told wrongly.
-        let Some(interval_ns) = sorted.get(sorted.len() / 2) else {
+        sorted.get(sorted.len() / 2).copied()
+    }
+
+    /// The silence after which it no longer counts as alive, seconds.
+    fn silent_after_seconds(&self) -> u32 {
+        let Some(interval_ns) = self.interval_ns() else {
             return if self.silent_after_seconds == 0 {
                 SILENT_SECONDS_UNKNOWN
             } else {
@@ -120,6 +125,17 @@ impl Sources {
         }
         let run = shared.store.run(run)?;
         run.sessions.iter().rev().find(|session| session.writer == writer).map(Known::of)
+    }
+
+    /// How often a process exports its metrics, seconds; none where it is not known.
+    pub(crate) fn interval_seconds(&self, session: &Session) -> Option<f64> {
+        if let Some(interval_ns) = self.lock().get(&session.writer).and_then(Known::interval_ns) {
+            return Some((interval_ns as f64 / 1e8).round() / 10.0);
+        }
+        let seconds = session.facts.silent_after_seconds;
+        // The bounds of that silence tell no interval.
+        let told = i64::from(seconds) > SILENT_SECONDS_MIN && seconds != SILENT_SECONDS_UNKNOWN;
+        told.then(|| f64::from(seconds) / SILENT_INTERVALS as f64)
     }
 
     fn keep(&self, writer: WriterId, known: Known) {

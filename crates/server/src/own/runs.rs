@@ -9,6 +9,7 @@ use model::{
 use crate::app::Shared;
 use crate::clock::to_ms;
 use crate::far::is_copy;
+use crate::peak;
 
 /// How a run stands: 1 with the label `state`.
 const STATE: &str = "tg_run_state";
@@ -16,6 +17,15 @@ const STATE: &str = "tg_run_state";
 const HEARTBEAT: &str = "tg_run_last_heartbeat_timestamp_seconds";
 /// The latest time of a point of the run, seconds since the epoch.
 const POINT: &str = "tg_run_last_point_timestamp_seconds";
+
+/// How many GPUs the run has, with their model and the format of its computation.
+const GPUS: &str = "tg_run_gpus";
+/// Parameters of its model; `kind` is `total` or `active`.
+const PARAMETERS: &str = "tg_run_model_parameters";
+/// Floating-point operations of training its model by one token.
+const FLOPS_PER_TOKEN: &str = "tg_run_flops_per_token";
+/// What one GPU of a model can do at most in a format, by the catalogue; of no run.
+const PEAK: &str = "tg_peak_flops";
 
 /// Most runs that are stated; those heard latest come first.
 const RUNS_MAX: usize = 2_000;
@@ -29,7 +39,14 @@ const STATES: [RunState; 5] =
 
 /// Whether a metric is the server's statement of a run rather than something the run logged.
 pub(crate) fn is_statement(metric: &str) -> bool {
-    [STATE, HEARTBEAT, POINT, "ALERTS", "ALERTS_FOR_STATE"].contains(&metric)
+    [STATE, HEARTBEAT, POINT, GPUS, PARAMETERS, FLOPS_PER_TOKEN, "ALERTS", "ALERTS_FOR_STATE"]
+        .contains(&metric)
+}
+
+/// Whether a metric is something that a run logged: no statement of the server's, no description of who
+/// sends.
+pub(crate) fn is_logged(metric: &str) -> bool {
+    metric != "target_info" && !is_statement(metric)
 }
 
 /// The runs that were stated last, with their states.
@@ -78,7 +95,11 @@ impl Known {
             };
             put(HEARTBEAT, run.heartbeat_ns());
             put(POINT, shared.board.facts(&shared.store, run.id()).last_time_ns);
+            if state == RunState::Running {
+                stated.extend(facts(run));
+            }
         }
+        dedup_peaks(&mut stated);
         for (id, old) in before {
             // One that is deleted takes its series with it.
             let Some(run) = shared.store.run(id) else { continue };
@@ -99,6 +120,45 @@ fn is_current(run: &RunRecord, now_ns: i64) -> bool {
         RunState::Stale | RunState::Paused => age_ns < SILENT_NS,
         RunState::Failed | RunState::Finished => age_ns < ENDED_NS,
     }
+}
+
+/// What is known of a run's model and hardware, as far as it is: what utilization is reckoned from.
+fn facts(run: &RunRecord) -> Vec<Stated> {
+    let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let mut facts = Vec::new();
+    let model = peak::model(run);
+    for (kind, number) in [
+        ("total", peak::number(run, &["model/parameters"])),
+        ("active", peak::number(run, &["model/active_parameters"])),
+    ] {
+        if let Some(number) = number {
+            facts.push((named(run, PARAMETERS, &[label("kind", kind)]).labels, number));
+        }
+    }
+    if let Some(model) = model {
+        facts.push((named(run, FLOPS_PER_TOKEN, &[]).labels, model.flops_per_token()));
+    }
+    if let (Ok(peak), Some(gpus)) = (peak::of_run(run), peak::gpus(run)) {
+        let device = [label("gpu_model", &peak.name), label("dtype", peak.dtype.name())];
+        facts.push((named(run, GPUS, &device).labels, f64::from(gpus)));
+        let mut state = |kind: &str, flops: f64| {
+            let [model, dtype] = &device;
+            let all = [("__name__", PEAK), ("gpu_model", &model.1), ("dtype", &dtype.1), ("kind", kind)];
+            facts.push((Labels::from_pairs(all), flops));
+        };
+        state("dense", peak.flops);
+        // What was seen to be reached was seen with BF16.
+        if let Some(share) = peak.gpu.achievable.filter(|_| peak.dtype == semconv::peaks::Dtype::Bf16) {
+            state("achievable", peak.flops * share);
+        }
+    }
+    facts
+}
+
+/// Several runs may have the same GPU: its peak is stated once.
+fn dedup_peaks(stated: &mut Vec<Stated>) {
+    let mut seen = std::collections::HashSet::new();
+    stated.retain(|(labels, _)| labels.metric() != PEAK || seen.insert(labels.clone()));
 }
 
 fn end_others(shared: &Shared, run: &RunRecord, state: RunState, stated: &mut Vec<Stated>) {
