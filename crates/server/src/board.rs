@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use model::RunId;
 use store::{SeriesInfo, Store};
 
-use crate::own::is_statement;
+use crate::own::is_logged;
 
 /// Most runs remembered; beyond it the memory is emptied and filled again.
 const REMEMBERED_MAX: usize = 50_000;
@@ -37,7 +37,7 @@ impl Facts {
     /// Gathers what the series say. Of several series with one name the latest point counts; what the
     /// server itself states of the run does not.
     pub(crate) fn of(series: &[SeriesInfo]) -> Self {
-        let series = series.iter().filter(|one| !is_statement(one.labels.metric()));
+        let series = series.iter().filter(|one| is_logged(one.labels.metric()));
         let mut facts = Self::default();
         let mut latest: Option<(&Arc<str>, i64, f64)> = None;
         for one in series {

@@ -19,7 +19,7 @@ use crate::app::{App, Shared, read};
 use crate::clock::now_ns;
 use crate::compare::{At, Better, GroupBy, Groups, Outcome, Spread, differences, rank};
 use crate::error::ApiError;
-use crate::own::is_statement;
+use crate::own::is_logged;
 
 /// Most runs of one comparison.
 const RUNS_MAX: usize = 50;
@@ -175,7 +175,7 @@ fn choose(
     let mut metrics: BTreeMap<Arc<str>, ByRun> = BTreeMap::new();
     for (at, run) in runs.iter().enumerate() {
         let series = shared.store.run_series(run.id());
-        for series in series.into_iter().filter(|one| !is_statement(one.labels.metric())) {
+        for series in series.into_iter().filter(|one| is_logged(one.labels.metric())) {
             let none = || vec![Vec::new(); runs.len()];
             metrics.entry(Arc::clone(&series.display)).or_insert_with(none)[at].push(series);
         }

@@ -19,7 +19,7 @@ use crate::access::Caller;
 use crate::app::{App, Shared, blocking, read};
 use crate::error::ApiError;
 use crate::export::{cell, number};
-use crate::own::is_statement;
+use crate::own::is_logged;
 use crate::points::{Pick, shown_labels};
 
 /// Points read at once; between two pieces no thread waits for a slow reader.
@@ -66,7 +66,7 @@ pub(crate) async fn export(
         let run = super::find_run(shared, &caller, id)?;
         let all = shared.store.run_series(id);
         let series = match metric {
-            None => all.into_iter().filter(|one| !is_statement(one.labels.metric())).collect(),
+            None => all.into_iter().filter(|one| is_logged(one.labels.metric())).collect(),
             Some(metric) => Pick { metric, ..Pick::default() }.of(&all),
         };
         Ok((run, series))

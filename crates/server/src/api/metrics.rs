@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use model::{Desc, MetricKind};
+use model::MetricKind;
 use serde::Serialize;
-use store::SeriesInfo;
+use store::{SeriesInfo, Store};
 use utoipa::ToSchema;
 
+use crate::about::{About, Catalog, only_grows};
 use crate::access::Caller;
 use crate::app::{App, read};
 use crate::clock::to_ms;
 use crate::error::ApiError;
-use crate::own::is_statement;
+use crate::own::is_logged;
 use crate::points::shown_labels;
 
 /// The series of a run.
@@ -43,18 +44,20 @@ pub(crate) struct Metric {
     first_time_ms: i64,
     last_time_ms: i64,
     /// Symbol of its unit, empty when it has none or it is not known.
-    unit: &'static str,
-    /// `gauge` or `counter`.
+    unit: String,
+    /// `gauge` or `counter`; what a histogram is made of counts as well.
     kind: &'static str,
     /// What it measures; empty when not known.
-    help: &'static str,
+    help: String,
     /// How it misleads; empty when it does not, or it is not known.
     caveat: &'static str,
 }
 
 impl Metric {
-    fn of(series: &SeriesInfo, catalog: &[Desc]) -> Self {
-        let desc = catalog.iter().find(|desc| desc.name == &*series.display);
+    fn of(series: &SeriesInfo, store: &Store, catalog: &Catalog<'_>) -> Self {
+        let About { kind, unit, help, caveat } = catalog.about(store, series.labels.metric());
+        let grows = kind != MetricKind::Unknown && only_grows(series.labels.metric(), kind);
+        let kind = if grows { MetricKind::Counter } else { MetricKind::Gauge };
         Self {
             name: series.labels.metric().to_owned(),
             display: series.display.to_string(),
@@ -65,10 +68,10 @@ impl Metric {
             last: super::json_number(series.last),
             first_time_ms: to_ms(series.time_ns.0),
             last_time_ms: to_ms(series.time_ns.1),
-            unit: desc.map_or("", |desc| desc.unit.symbol()),
-            kind: desc.map_or(MetricKind::Gauge, |desc| desc.kind).name(),
-            help: desc.map_or("", |desc| desc.help),
-            caveat: desc.map_or("", |desc| desc.caveat),
+            unit,
+            kind: kind.name(),
+            help,
+            caveat,
         }
     }
 }
@@ -86,8 +89,9 @@ pub(crate) async fn list(
     read(&app, move |shared| {
         super::find_run(shared, &caller, id)?;
         let mut series = shared.store.run_series(id);
-        series.retain(|one| !is_statement(one.labels.metric()));
-        let metrics = series.iter().map(|one| Metric::of(one, &shared.config.catalog)).collect();
+        series.retain(|one| is_logged(one.labels.metric()));
+        let catalog = Catalog::new(&shared.config.catalog);
+        let metrics = series.iter().map(|one| Metric::of(one, &shared.store, &catalog)).collect();
         Ok(Json(MetricsAnswer { metrics }))
     })
     .await

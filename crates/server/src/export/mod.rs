@@ -22,7 +22,7 @@ use self::parquet::Parquet;
 pub use self::parquet::points_of as parquet_points;
 use self::text::Text;
 pub(crate) use self::text::{cell, number};
-use crate::own::is_statement;
+use crate::own::is_logged;
 use crate::source::conditions;
 
 /// Most columns that labels may take: beyond, the selection is of too many kinds for one table.
@@ -148,7 +148,7 @@ impl Export {
         let (mut names, mut points_max) = (BTreeSet::new(), 0);
         for matchers in &selection.selectors {
             for one in store.select(&conditions(matchers), from_ns, to_ns) {
-                if !selection.statements && is_statement(one.labels.metric()) {
+                if !selection.statements && !is_logged(one.labels.metric()) {
                     continue;
                 }
                 let Some(info) = store.series(one.id) else { continue };

@@ -173,9 +173,12 @@ impl<'s, 'a> Gathered<'s, 'a> {
         }
         self.made.batch.changes = self.seen.changes(arrival.now_ns);
         let Made { batch, named, infos, metrics, sayings, advice, notes, .. } = self.made;
-        advice.into_iter().for_each(|text| outcome.advise(text));
-        let odd = notes.iter().filter(|(_, count)| *count > 0);
-        odd.for_each(|(note, count)| self.shared.metrics.odd_points.add(&[arrival.door, note], *count));
+        for text in advice {
+            outcome.advise(text);
+        }
+        for (note, count) in notes.iter().filter(|(_, count)| *count > 0) {
+            self.shared.metrics.odd_points.add(&[arrival.door, note], *count);
+        }
         if batch.series.is_empty() && batch.points.is_empty() && batch.changes.is_empty() {
             self.held.iter_mut().flatten().for_each(|shard| shard.cumulator.settle());
             return Ok(());
@@ -187,7 +190,9 @@ impl<'s, 'a> Gathered<'s, 'a> {
         self.shared.metrics.samples.add(&[arrival.door], receipt.stored);
         self.shared.streams.learn(&metrics);
         self.shared.streams.said(sayings.into_iter());
-        infos.iter().for_each(|(origin, times_ns)| origin.tell(*times_ns));
+        for (origin, times_ns) in &infos {
+            origin.tell(*times_ns);
+        }
         self.seen.stored();
         take_back(&named, &receipt, outcome);
         Ok(())

@@ -122,8 +122,9 @@ impl Streams {
             Vec::new()
         });
         for (key, bytes) in rows {
-            if let Some(key) = key.strip_prefix(TOTAL_ROWS).and_then(|key| key.try_into().ok()) {
-                let shard = &mut streams.shards[usize::from(<[u8; 16]>::from(key)[0]) % SHARDS];
+            let total = key.strip_prefix(TOTAL_ROWS).and_then(|key| <[u8; 16]>::try_from(key).ok());
+            if let Some(key) = total {
+                let shard = &mut streams.shards[usize::from(key[0]) % SHARDS];
                 let shard = shard.get_mut().unwrap_or_else(PoisonError::into_inner);
                 shard.cumulator.restore(SeriesKey(key), &bytes);
             } else if let Some((name, unit, instrument)) = key.strip_prefix(NAME_ROWS).and_then(named) {
@@ -159,15 +160,14 @@ impl Streams {
             return Ok(Arc::clone(known));
         }
         let known = origins.old.remove(resource).filter(is_same);
-        let origin = match known {
-            Some(known) => known,
-            None => {
-                let (labels, info) = make()?;
-                origins.made += 1;
-                let (number, place) = (origins.made, place_of(&labels));
-                let (run, told_ns) = (run.cloned(), Mutex::default());
-                Arc::new(Origin { number, run, labels, info, place, told_ns })
-            }
+        let origin = if let Some(known) = known {
+            known
+        } else {
+            let (labels, info) = make()?;
+            origins.made += 1;
+            let (number, place) = (origins.made, place_of(&labels));
+            let (run, told_ns) = (run.cloned(), Mutex::default());
+            Arc::new(Origin { number, run, labels, info, place, told_ns })
         };
         if origins.young.len() >= ORIGINS_MAX {
             origins.old = std::mem::take(&mut origins.young);

@@ -18,7 +18,7 @@ use crate::ingest::outcome;
 use crate::intake::Intake;
 use crate::metrics::head;
 
-pub(crate) use runs::is_statement;
+pub(crate) use runs::{is_logged, is_statement};
 
 /// Name of this door in the counters.
 const DOOR: &str = "own";
@@ -61,6 +61,9 @@ pub(crate) fn page(shared: &Shared) -> String {
     shared.notifier().write(&mut page);
     if let Some(far) = &shared.far {
         far.page(&mut page);
+    }
+    if let Some(forward) = &shared.forward {
+        forward.page(&mut page);
     }
     page
 }

@@ -189,7 +189,7 @@ mod tests {
         let check = |query: &str, want: &str| assert_eq!(text(query, &everything, &names).unwrap(), want);
         check(
             "{\"megatron.training.skipped_iters\",run=\"a\"}",
-            "megatron_training_skipped_iters_total{run=\"a\"}",
+            "{__name__=\"megatron_training_skipped_iters_total\",run=\"a\"}",
         );
         check("rate(megatron_training_skipped_iters[5m])", "rate(megatron_training_skipped_iters_total[5m])");
         check(

@@ -99,8 +99,8 @@ pub(super) async fn exemplars(State(app): State<App>, asked: Asked) -> Result<Re
     };
     let (text, caller) = (asked.get("query").to_owned(), asked.caller().clone());
     let (data, is_cut) = read(&app, move |shared| {
-        Ok(Query::parse(&text).map(|_| {
-            let selectors = promql::selectors_in(&text);
+        Ok(Query::parse(&text).map(|query| {
+            let selectors: Vec<_> = query.selectors().into_iter().map(<[Matcher]>::to_vec).collect();
             let selectors = if selectors.is_empty() { selectors } else { caller.confine(selectors) };
             exemplars_of(shared, &selectors, span_ns)
         }))
