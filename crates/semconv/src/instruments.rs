@@ -143,6 +143,36 @@ pub const DEFAULT_BOUNDS: [f64; 15] = [
     10_000.0,
 ];
 
+/// Bounds of our own client for times in milliseconds: those that everybody has, and up to an hour, so
+/// that the quantiles of slow steps don't end at 10 s.
+pub const STEP_BOUNDS: [f64; 25] = [
+    0.0,
+    5.0,
+    10.0,
+    25.0,
+    50.0,
+    75.0,
+    100.0,
+    250.0,
+    500.0,
+    750.0,
+    1_000.0,
+    2_500.0,
+    5_000.0,
+    7_500.0,
+    10_000.0,
+    15_000.0,
+    20_000.0,
+    30_000.0,
+    45_000.0,
+    60_000.0,
+    120_000.0,
+    300_000.0,
+    600_000.0,
+    1_800_000.0,
+    3_600_000.0,
+];
+
 /// Looks an instrument up by the name on the wire or the canonical one.
 pub fn instrument(name: &str) -> Option<&'static Instrument> {
     MEGATRON
@@ -165,6 +195,12 @@ mod tests {
             assert!(row.help.ends_with('.') && !row.help.contains('\n'), "{}", row.help);
         }
         assert_eq!(instrument("loss"), None);
+    }
+
+    #[test]
+    fn bounds_of_steps_begin_with_those_of_everybody() {
+        assert_eq!(STEP_BOUNDS[..DEFAULT_BOUNDS.len()], DEFAULT_BOUNDS);
+        assert!(STEP_BOUNDS.is_sorted_by(|a, b| a < b));
     }
 
     #[test]

@@ -15,27 +15,37 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod console;
 mod context;
+
 mod groups;
+mod http;
 mod identity;
+mod instrument;
+mod lane;
+mod live;
 mod meter;
 mod reader;
 mod resource;
+mod sender;
 mod settings;
 mod span;
 mod strategy;
 mod targets;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::{AttributeValue, LogRecord};
 
+use self::live::Core;
 use crate::Run;
+use crate::shared::lock;
 
 pub use context::SpanContext;
 pub use groups::{GroupError, is_known_group, known_groups, register_group, unregister_group};
 pub use identity::RunIdSource;
-pub use meter::{
+pub use instrument::{
     INSTRUMENTS_MAX, Instrument, InstrumentError, InstrumentKind, InstrumentSpec, Moment, SCOPE, STREAMS_MAX,
 };
 pub use settings::{
@@ -86,56 +96,96 @@ pub struct Shutdown {
     pub took: Duration,
 }
 
-/// The telemetry of a training in this process. Cheap to clone; usable from any thread.
+/// Bound of the shutdown of a set-up that is dropped without one.
+const DROP_TIMEOUT: Duration = Duration::from_secs(5);
+/// How we introduce ourselves to backends.
+const USER_AGENT: &str = concat!("truegauge/", env!("CARGO_PKG_VERSION"));
+
+/// The telemetry of a training in this process. Cheap to clone; usable from any thread. When the last
+/// clone goes without a shutdown, it is shut down within 5 s.
 #[derive(Debug, Clone)]
 pub struct Training {
-    settings: std::sync::Arc<Settings>,
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    settings: Arc<Settings>,
     run: Option<Run>,
+    /// None where nothing is recorded: nothing is made then, and nothing started.
+    core: Option<Arc<Core>>,
 }
 
 impl Training {
     /// Sets up what the settings ask for. Never fails and waits for nothing. Without export and
     /// without a run nothing is made and nothing started.
     pub fn setup(settings: Settings, run: Option<Run>) -> Self {
-        Self { settings: settings.into(), run }
+        let mut settings = settings;
+        for warning in std::mem::take(&mut settings.warnings) {
+            crate::warning::emit(warning);
+        }
+        Self::new(Arc::new(settings), run)
+    }
+
+    fn new(settings: Arc<Settings>, run: Option<Run>) -> Self {
+        let is_recording = settings.exports || run.is_some();
+        let core = is_recording.then(|| Core::start(&settings, run.clone()));
+        Self { inner: Arc::new(Inner { settings, run, core }) }
     }
 
     /// One for a process that was forked from this one. It exports nothing, since two processes under
-    /// one instance id would spoil each other's sums; values still go to `run`.
+    /// one instance id would spoil each other's sums; values still go to `run`. Instruments of this one
+    /// are not known to it.
     #[must_use]
     pub fn forget_after_fork(&self, run: Option<Run>) -> Self {
-        Self { settings: std::sync::Arc::clone(&self.settings), run }
+        // One more owner that never goes: what the parent's threads held is never dropped here.
+        std::mem::forget(Arc::clone(&self.inner));
+        let settings =
+            Settings { exports: false, span_groups: Vec::new(), ..Settings::clone(&self.inner.settings) };
+        Self::new(Arc::new(settings), run)
+    }
+
+    fn core(&self) -> Option<&Arc<Core>> {
+        self.inner.core.as_ref()
     }
 
     /// Whether this rank exports through OTLP or to the console.
     pub fn is_exporting(&self) -> bool {
-        self.settings.exports
+        self.inner.settings.exports
     }
 
     /// Whether values come to anything: this rank exports, or there is a run.
     pub fn is_recording(&self) -> bool {
-        self.is_exporting() || self.run.is_some()
+        self.inner.core.is_some()
     }
 
     /// The settings it was made with.
     pub fn settings(&self) -> &Settings {
-        &self.settings
+        &self.inner.settings
+    }
+
+    /// The run that values go to, if there is one.
+    pub fn run(&self) -> Option<&Run> {
+        self.inner.run.as_ref()
     }
 
     /// The run's id, `nemo.run.id`: the same on all ranks where anything ties them together.
     pub fn run_id(&self) -> &str {
-        &self.settings.run_id
+        &self.inner.settings.run_id
     }
 
     /// `service.instance.id`: the run's id and the rank.
     pub fn instance_id(&self) -> &str {
-        &self.settings.instance_id
+        &self.inner.settings.instance_id
     }
 
-    /// The instrument of a description; the same description gives the same instrument.
+    /// The instrument of a description; the same description gives the same instrument. Where nothing
+    /// is recorded it is one that does nothing.
     pub fn instrument(&self, spec: &InstrumentSpec<'_>) -> Result<Instrument, InstrumentError> {
-        let _ = spec;
-        Ok(Instrument::default())
+        match self.core() {
+            Some(core) => lock(&core.meter).instrument(spec, Core::now_ns()),
+            None => Ok(Instrument::default()),
+        }
     }
 
     /// The same instrument with attributes on its points. Cheap to keep, made once a set; beyond
@@ -145,19 +195,27 @@ impl Training {
         instrument: Instrument,
         attributes: Attributes<'_>,
     ) -> Result<Instrument, InstrumentError> {
-        let _ = attributes;
-        Ok(instrument)
+        match self.core() {
+            Some(core) => lock(&core.meter).with_attributes(instrument, attributes, Core::now_ns()),
+            None => Ok(instrument),
+        }
     }
 
     /// Takes one value of each of several instruments, with one time and step. Never fails, never
     /// waits. A counter takes what is above zero; NaN and infinities are values of gauges.
     pub fn record(&self, values: &[(Instrument, f64)], moment: Moment) {
-        let _ = (values, moment);
+        if let Some(core) = self.core() {
+            let now_ns = Core::now_ns();
+            let is_refused = lock(&core.meter).record(values, &moment, now_ns);
+            if is_refused {
+                core.say_refused();
+            }
+        }
     }
 
     /// The groups whose spans are wanted, sorted; none on a rank that exports no spans.
     pub fn groups(&self) -> &[String] {
-        &self.settings.span_groups
+        &self.inner.settings.span_groups
     }
 
     /// Whether spans of a group are wanted.
@@ -167,7 +225,7 @@ impl Training {
 
     /// Whether spans are exported at all, as [`Training::start`] asks.
     pub fn is_tracing(&self) -> bool {
-        self.settings.records_spans()
+        self.inner.settings.records_spans()
     }
 
     /// Starts a span now, in `scope`. Without export it is one that does nothing.
@@ -178,31 +236,47 @@ impl Training {
         parent: Option<SpanContext>,
         attributes: Attributes<'_>,
     ) -> Span {
-        let _ = (scope, name, parent, attributes);
-        Span::default()
+        match self.core() {
+            Some(core) if self.is_tracing() => span::start(core, (scope, name), parent, attributes),
+            _ => Span::default(),
+        }
     }
 
     /// Takes a log record; times, severity, scope, body, attributes and trace are read of it.
     pub fn log(&self, record: LogRecord) {
-        let _ = record;
+        if let Some(core) = self.core().filter(|_| self.is_exporting() && self.inner.settings.logs) {
+            core.take_record(record);
+        }
     }
 
-    /// Sends what there is now, and says whether all of it arrived in time. `poll` is asked every 50 ms
-    /// whether to give up waiting.
+    /// Sends what there is now, and says whether all of it arrived in time. A backend that does not
+    /// answer is tried once. `poll` is asked every 50 ms whether to give up waiting.
     pub fn force_flush(&self, timeout: Duration, poll: &mut dyn FnMut() -> bool) -> bool {
-        let _ = (timeout, poll);
-        true
+        self.core().is_none_or(|core| core.flush(timeout, poll))
     }
 
     /// Ends everything within `timeout`: open spans end as cut short, what waits is sent once more,
-    /// what does not arrive is counted. Later calls are no-ops, and so are later values.
+    /// what does not arrive is counted. Later calls are no-ops, and so are later values. The run, if
+    /// there is one, goes on.
     pub fn shutdown(&self, timeout: Duration, poll: &mut dyn FnMut() -> bool) -> Shutdown {
-        let _ = (timeout, poll);
-        Shutdown::default()
+        self.core().map(|core| core.shutdown(timeout, poll)).unwrap_or_default()
     }
 
     /// What became of everything so far.
     pub fn totals(&self) -> Totals {
-        Totals::default()
+        self.core().map(|core| core.totals()).unwrap_or_default()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let Some(core) = self.core.take() else { return };
+        if core.is_of_this_process() {
+            core.shutdown(DROP_TIMEOUT, &mut || false);
+        } else {
+            // Behind a fork nothing inherited may be locked or dropped.
+            std::mem::forget(core);
+            std::mem::forget(self.run.take());
+        }
     }
 }

@@ -9,6 +9,7 @@ mod delivery;
 mod fork;
 mod limits;
 mod peer;
+mod receiver;
 mod session;
 mod small_disk;
 mod steps;
@@ -19,4 +20,6 @@ mod system;
 mod system_gpus;
 #[cfg(tg_linux)]
 mod system_roles;
+mod training;
+mod training_faults;
 mod training_settings;

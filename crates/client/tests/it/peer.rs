@@ -183,9 +183,9 @@ fn converse(connection: TcpStream, seen: &Mutex<Seen>) {
     }
 }
 
-type Request = (String, HashMap<String, String>, Vec<u8>);
+pub(crate) type Request = (String, HashMap<String, String>, Vec<u8>);
 
-fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
+pub(crate) fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
     let mut headers = HashMap::new();
