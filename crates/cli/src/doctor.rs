@@ -1,6 +1,7 @@
 //! `truegauge doctor`: looks for what would keep this machine from recording or showing runs.
 
 mod capture;
+mod otlp;
 mod storage;
 
 use std::fmt::Write as _;
@@ -237,17 +238,22 @@ fn open_files() -> Check {
     }
 }
 
-/// What the server's segments hold, for whoever may see it.
+/// What the server's files hold, for whoever may see it.
 fn kept(store: &serde_json::Value) -> Option<Check> {
     let of = |class: &str| store["class_bytes"][class].as_u64().map(bytes);
     Some(ok(
         "kept",
         format!(
-            "samples of runs {}, of no run {}, their roll-ups of 1 minute {}, of 15 minutes {}",
+            "samples of runs {}, of no run {}, their roll-ups of 1 minute {}, of 15 minutes {}; {} spans {}, \
+             {} log records {}",
             of("run")?,
             of("fleet")?,
             of("rollup_1m")?,
-            of("rollup_15m")?
+            of("rollup_15m")?,
+            store["spans"].as_u64()?,
+            of("spans")?,
+            store["records"].as_u64()?,
+            of("records")?
         ),
     ))
 }
@@ -294,6 +300,7 @@ fn server(matches: &ArgMatches, config: &Config) -> Vec<Check> {
         ));
     }
     checks.extend(kept(&status["store"]));
+    checks.extend(otlp::running(&status));
     checks.extend(storage::running(&server, config));
     checks
 }

@@ -70,6 +70,10 @@ pub(crate) struct Shared {
     pub(crate) scraper: Mutex<Option<Scraper>>,
     /// The far storage, if there is one.
     pub(crate) far: Option<Arc<crate::far::Far>>,
+    /// Where else it listens.
+    pub(crate) doors: Doors,
+    /// What hands spans on, if anything does.
+    pub(crate) forward: Option<Arc<crate::otlp::forward::Forward>>,
     /// What evaluates rules, if there are any.
     pub(crate) ruler: Mutex<Option<Ruler>>,
     /// An address under which this machine reaches it.
@@ -78,6 +82,15 @@ pub(crate) struct Shared {
     pub(crate) notifier: Mutex<Notifier>,
     /// How settings were read anew.
     pub(crate) reloads: Reloads,
+}
+
+/// Where a server listens beside its main port; none where that was not free.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Doors {
+    /// gRPC.
+    pub(crate) grpc: Option<std::net::SocketAddr>,
+    /// OTLP over HTTP.
+    pub(crate) otlp_http: Option<std::net::SocketAddr>,
 }
 
 impl Shared {

@@ -148,6 +148,12 @@ pub enum StartError {
     /// An Alertmanager's address can't be used.
     #[error(transparent)]
     Notify(#[from] NotifyError),
+    /// Spans would go round in a circle.
+    #[error("cannot hand spans on to `{url}`: that is this server")]
+    Circle {
+        /// Where they were to go.
+        url: String,
+    },
     /// No threads to be had.
     #[error("cannot start the server's threads: {0}")]
     Threads(#[source] std::io::Error),
@@ -168,6 +174,7 @@ impl StartError {
             Self::Far(_) => "docs/guides/far-storage.md shows what `[storage]` needs".into(),
             Self::Notify(_) => "docs/guides/rules.md shows how Alertmanagers are written".into(),
             Self::Rules(_) => "`truegauge rules check FILE` says all that is wrong with a file".into(),
+            Self::Circle { .. } => "set `otlp_forward_traces_url` to the other backend's address, or leave it out".into(),
             Self::Threads(_) => "raise the limit on processes (`ulimit -u`)".into(),
         }
     }
@@ -227,6 +234,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let otlp_http = bind_beside(config.otlp_http_listen, "OTLP over HTTP", "--otlp-http-listen");
     let (addr, grpc_addr) = (main.1, grpc.as_ref().map(|(_, addr)| *addr));
     let otlp_http_addr = otlp_http.as_ref().map(|(_, addr)| *addr);
+    otlp::forward::check(&config.otlp, &[Some(addr), otlp_http_addr])?;
     let sockets = Sockets { main, grpc, otlp_http };
     let runtime = runtime().map_err(StartError::Threads)?;
     let (stop, stopping) = watch::channel(false);
@@ -248,6 +256,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         scraper: std::sync::Mutex::default(),
         ruler: std::sync::Mutex::default(),
         notifier: std::sync::Mutex::new(notifier),
+        forward: otlp::forward::Forward::of(&config.otlp),
+        doors: app::Doors { grpc: grpc_addr, otlp_http: otlp_http_addr },
         reloads: reload::Reloads::new(clock::now_ms()),
         url: url_of(addr, tls.is_some()),
         config: Config { listen: addr, ..config },
@@ -255,6 +265,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let serving = serve_all(&runtime, sockets, tls.as_ref(), &app)?;
     scraping::start(&app, targets)?;
     ruling::start(&app, groups)?;
+    otlp::forward::start(&app).map_err(StartError::Threads)?;
     tracing::info!(address = %addr, data_dir = %app.config.data_dir.display(), "listening");
     Ok(Running {
         addr,
@@ -430,6 +441,9 @@ fn close(runtime: tokio::runtime::Runtime, app: &app::App, ended: Ended) {
         std::mem::take(&mut *app.notifier()).stop();
         if let Some(far) = &app.far {
             far.stop();
+        }
+        if let Some(forward) = &app.forward {
+            forward.stop();
         }
         runtime.shutdown_timeout(Duration::from_secs(1));
         access::note_used(app);

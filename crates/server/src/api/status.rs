@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use crate::access::Caller;
 use crate::app::{App, blocking};
 use crate::error::ApiError;
+use crate::otlp::forward::ForwardStatus;
 use crate::source::conditions;
 
 /// How the server is.
@@ -21,6 +22,19 @@ pub(crate) struct Status {
     /// Why writes are refused at the moment.
     readonly_reason: Option<String>,
     store: StoreStatus,
+    /// Where telemetry comes in.
+    doors: Doors,
+    /// How handing spans on fares; null where nothing is handed on, and for a caller that sees some only.
+    forward: Option<ForwardStatus>,
+}
+
+/// Addresses beside that of the API, by what is spoken there; null where the port was not free.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Doors {
+    /// OTLP and others over gRPC.
+    otlp_grpc: Option<String>,
+    /// OTLP over HTTP, which the API's port takes too.
+    otlp_http: Option<String>,
 }
 
 /// Sizes of the store. What concerns all projects is null for a caller that sees some only.
@@ -34,8 +48,12 @@ pub(crate) struct StoreStatus {
     head_points: Option<u64>,
     segments: Option<u64>,
     disk_bytes: Option<u64>,
-    /// Bytes of segments by what they hold: `run` and `fleet` samples of runs and of no run,
-    /// `rollup_1m` and `rollup_15m` roll-ups of the latter.
+    /// Spans kept.
+    spans: Option<u64>,
+    /// Log records kept.
+    records: Option<u64>,
+    /// Bytes of files by what they hold: `run` and `fleet` samples of runs and of no run,
+    /// `rollup_1m` and `rollup_15m` roll-ups of the latter, `spans` and `records`.
     class_bytes: Option<BTreeMap<&'static str, u64>>,
     free_bytes: Option<u64>,
     reserve_bytes: u64,
@@ -68,12 +86,19 @@ pub(crate) async fn status(State(app): State<App>, caller: Caller) -> Result<Jso
                 head_points: whole(store.head_points),
                 segments: whole(store.segments),
                 disk_bytes: whole(store.disk_bytes),
+                spans: whole(store.spans),
+                records: whole(store.records),
                 class_bytes: everything.then(|| store.class_bytes.into_iter().collect()),
                 free_bytes: whole(store.free_bytes),
                 reserve_bytes: app.config.reserve_bytes,
                 commits_total: whole(store.commits_total),
                 damage: everything.then_some(store.damage),
             },
+            doors: Doors {
+                otlp_grpc: app.doors.grpc.map(|address| address.to_string()),
+                otlp_http: app.doors.otlp_http.map(|address| address.to_string()),
+            },
+            forward: app.forward.as_ref().filter(|_| everything).map(|forward| forward.status()),
         }))
     })
     .await

@@ -1,27 +1,101 @@
 //! What is done with telemetry that comes in by OTLP.
 
-use super::{Field, Shape, field};
+use super::storage::header;
+use super::{Field, Secret, Shape, bytes, field, one};
 
 /// What is done with telemetry.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtlpConfig {
     /// Projects whose texts of prompts and completions are kept: organization, workspace and project.
     pub keep_text: Vec<(String, String, String)>,
+    /// Where spans are handed on to; empty for nowhere.
+    pub forward_traces_url: String,
+    /// Headers of what is handed on; their values may be secret.
+    pub forward_headers: Vec<(String, Secret)>,
+    /// Most bytes of requests that wait to be handed on.
+    pub forward_queue_bytes_max: u64,
+}
+
+impl Default for OtlpConfig {
+    fn default() -> Self {
+        Self {
+            keep_text: Vec::new(),
+            forward_traces_url: String::new(),
+            forward_headers: Vec::new(),
+            forward_queue_bytes_max: 64 << 20,
+        }
+    }
 }
 
 /// The rows of the table.
-pub(super) const FIELDS: [Field; 1] = [field(
-    "otlp_keep_text",
-    "otlp-keep-text",
-    Shape::List,
-    "",
-    "Project whose texts of prompts and completions are kept, redacted, for admins to read, as \
-     `ORGANIZATION/WORKSPACE/PROJECT`; a part may be empty. Those of others are dropped as they come in",
-    |c, v| {
-        c.otlp.keep_text = v.iter().map(|text| project(text)).collect::<Result<_, _>>()?;
-        Ok(())
-    },
-)];
+pub(super) const FIELDS: [Field; 4] = [
+    field(
+        "otlp_keep_text",
+        "otlp-keep-text",
+        Shape::List,
+        "",
+        "Project whose texts of prompts and completions are kept, redacted, for admins to read, as \
+         `ORGANIZATION/WORKSPACE/PROJECT`; a part may be empty. Those of others are dropped as they come in",
+        |c, v| {
+            c.otlp.keep_text = v.iter().map(|text| project(text)).collect::<Result<_, _>>()?;
+            Ok(())
+        },
+    ),
+    field(
+        "otlp_forward_traces_url",
+        "otlp-forward-traces-url",
+        Shape::Text,
+        "",
+        "Where spans are handed on to over OTLP/HTTP, as to Tempo or Jaeger: `http://tempo:4318`; texts of \
+         prompts and completions are never among them",
+        |c, v| {
+            c.otlp.forward_traces_url = traces_url(one(v)?)?;
+            Ok(())
+        },
+    ),
+    field(
+        "otlp_forward_headers",
+        "otlp-forward-headers",
+        Shape::List,
+        "",
+        "Header of every request that hands spans on, as `Name: value`",
+        |c, v| {
+            c.otlp.forward_headers = v.iter().map(|text| header(text)).collect::<Result<_, String>>()?;
+            Ok(())
+        },
+    ),
+    field(
+        "otlp_forward_queue_bytes_max",
+        "otlp-forward-queue-bytes-max",
+        Shape::Bytes,
+        "64MiB",
+        "Most bytes of requests that wait in memory to be handed on; beyond that the oldest are dropped",
+        |c, v| {
+            c.otlp.forward_queue_bytes_max = bytes(one(v)?)?;
+            Ok(())
+        },
+    ),
+];
+
+/// The address of a backend, with OTLP's path where it has none.
+fn traces_url(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Ok(String::new());
+    }
+    let wrong = |why: &str| format!("{why}: write it as `http://tempo:4318`");
+    let uri: axum::http::Uri = text.parse().map_err(|_unparsable| wrong("it is no URL"))?;
+    let authority = uri.authority().ok_or_else(|| wrong("it names no host"))?;
+    if authority.as_str().contains('@') {
+        return Err("credentials belong into `otlp_forward_headers`".into());
+    }
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        return Err(wrong("`http://` or `https://` is wanted"));
+    }
+    if matches!(uri.path(), "" | "/") && uri.query().is_none() {
+        return Ok(format!("{}/v1/traces", text.trim_end_matches('/')));
+    }
+    Ok(text.to_owned())
+}
 
 fn project(text: &str) -> Result<(String, String, String), String> {
     match text.split('/').collect::<Vec<_>>()[..] {
@@ -31,5 +105,22 @@ fn project(text: &str) -> Result<(String, String, String), String> {
         _ => Err(format!(
             "`{text}` is not ORGANIZATION/WORKSPACE/PROJECT, such as `acme/research/llm` or `//llm`"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_path_is_that_of_traces() {
+        let check = |text: &str, want: &str| assert_eq!(traces_url(text).as_deref(), Ok(want));
+        check("http://tempo:4318", "http://tempo:4318/v1/traces");
+        check("https://tempo/", "https://tempo/v1/traces");
+        check("http://x/otlp/v1/traces", "http://x/otlp/v1/traces");
+        check("", "");
+        for wrong in ["tempo:4318", "grpc://x:4317", "http://", "/v1/traces", "http://a:s3cret@x"] {
+            assert!(traces_url(wrong).is_err_and(|error| !error.contains("s3cret")), "{wrong}");
+        }
     }
 }

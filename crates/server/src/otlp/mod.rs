@@ -5,6 +5,7 @@
 //! acknowledged before it is durable.
 
 mod body;
+pub(crate) mod forward;
 pub(crate) mod grpc;
 pub(crate) mod http;
 mod logs;
@@ -95,7 +96,12 @@ pub(crate) fn take(shared: &Shared, signal: Signal, arrival: &Arrival<'_>) -> Re
     match signal {
         // A point may be several samples; they are counted where they are stored.
         Signal::Metrics => {}
-        Signal::Traces => metrics.otlp.spans.add(&[arrival.door], accepted),
+        Signal::Traces => {
+            metrics.otlp.spans.add(&[arrival.door], accepted);
+            if let Some(forward) = shared.forward.as_ref().filter(|_| accepted > 0) {
+                forward.offer(arrival, accepted);
+            }
+        }
         Signal::Logs => metrics.otlp.records.add(&[arrival.door], accepted),
     }
     for (reason, count) in taken.iter().flat_map(Outcome::reasons) {

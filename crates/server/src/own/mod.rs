@@ -62,6 +62,9 @@ pub(crate) fn page(shared: &Shared) -> String {
     if let Some(far) = &shared.far {
         far.page(&mut page);
     }
+    if let Some(forward) = &shared.forward {
+        forward.page(&mut page);
+    }
     page
 }
 

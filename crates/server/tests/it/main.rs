@@ -5,7 +5,9 @@
 mod grpc;
 mod metrana;
 mod metrana_hostile;
+mod otlp_captures;
 mod otlp_doors;
+mod otlp_forward;
 mod otlp_logs;
 mod otlp_metrics;
 mod otlp_names;

@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
-use super::Outcome;
+use super::proto::Fields;
 use super::put::{put_bytes, put_varint};
+use super::{Outcome, each_bytes};
 
 /// In which form a request came, and so its answer goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +76,22 @@ pub fn response(signal: Signal, outcome: &Outcome, encoding: Encoding) -> Vec<u8
             out
         }
     }
+}
+
+/// How many elements a response in protobuf says were refused; none where it says nothing.
+pub fn rejected(response: &[u8]) -> u64 {
+    let mut rejected = 0;
+    // An answer that can't be read says nothing.
+    let _unreadable = each_bytes(response, 1, &mut |partial| {
+        let mut fields = Fields(partial);
+        while let Some((number, field)) = fields.next()? {
+            if number == 1 {
+                rejected = field.int()?;
+            }
+        }
+        Ok(())
+    });
+    rejected
 }
 
 /// The type of [`retry_info`] within a status.
