@@ -24,6 +24,7 @@ import engine
 import push
 from process import cpu_seconds, peak_mib
 from table import Row, show
+from timeline import timeline_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -319,6 +320,7 @@ def main() -> int:
         "import": import_rows,
         "server": None,
         "engine": None,
+        "timeline": None,
     }
     parser.add_argument(
         "part",
@@ -337,6 +339,10 @@ def main() -> int:
             with tempfile.TemporaryDirectory(prefix="truegauge-bench-", dir=ROOT / "target") as folder:
                 (Path(folder) / "data").mkdir()
                 rows += server_rows(Path(folder))
+        elif part == "timeline":
+            with tempfile.TemporaryDirectory(prefix="truegauge-bench-", dir=ROOT / "target") as folder:
+                (Path(folder) / "data").mkdir()
+                rows += timeline_rows(BIN, Path(folder))
         elif part == "engine":
             figures, equal = engine.run(engine.Load(hours=args.hours), 0.5)
             rows += figures
