@@ -1,4 +1,6 @@
-"""Writes the reference pages of the Python package from the code: `docs/reference/{python,settings}.md`.
+"""Writes the reference pages of the Python package from the code, into `docs/reference`.
+
+`python.md`, `settings.md` and `training-switches.md`.
 
 python python/reference.py            # write them
 python python/reference.py --check    # exit 1 when one is stale
@@ -71,6 +73,15 @@ unset. A value that can't be read is left out and warned of once, never raised. 
 `yes`, `on` and `0`, `false`, `no`, `off`. Rank, world size and restart count come from the variables of
 torchrun, Slurm, Open MPI and PMI; where the world has more than one rank, what a rank logs carries the
 label `rank`.
+"""
+
+SWITCHES_HEAD = """\
+# Switches of training telemetry
+
+*Written by `python/reference.py` from the code; a test holds it against the code.*
+
+What `truegauge.training.setup()` reads where the caller says nothing: each name with `MEGATRON_OTEL_` in front, else
+with `NEMO_LENS_`. A blank counts as unset. A value that can't be used is warned of, and the default holds.
 """
 
 PYTHON_HEAD = """\
@@ -168,6 +179,32 @@ def written(default: str) -> str:
     return default if " " in default else f"`{default}`"
 
 
+def switches_page() -> str:
+    """The page of what `training.setup()` reads."""
+    lines = [SWITCHES_HEAD, "| variable | default | meaning |", "|---|---|---|"]
+    rows = _truegauge.training_switches()
+    for kind, names, default, text in rows:
+        if kind == "switch":
+            shown = ", else ".join(f"`{name}`" for name in names)
+            lines.append(f"| {shown} | {written(default)} | {text} |")
+    lines += ["", "## Which ranks export", "", "| strategy | means |", "|---|---|"]
+    lines += [f"| `{name}` | {text} |" for name, text in _truegauge.training_strategies()]
+    lines += ["", "## Span groups", "", "| group | in `default` | in `per_step` |", "|---|---|---|"]
+    lines += [
+        f"| `{name}` | {'yes' if in_default else '-'} | {'yes' if in_per_step else '-'} |"
+        for name, in_default, in_per_step in _truegauge.training_span_groups()
+    ]
+    lines += ["", "`all` and `profiling` have every group.", "", "## Where and how it goes", ""]
+    lines += ["OpenTelemetry's own variables, without a prefix.", ""]
+    lines += ["| variable | default | meaning |", "|---|---|---|"]
+    lines += [
+        f"| `{names[0]}` | {written(default)} | {text} |"
+        for kind, names, default, text in rows
+        if kind == "variable"
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def python_page() -> str:
     """The page of everything the package exports."""
     parts = [PYTHON_HEAD, *module_parts(truegauge, "")]
@@ -250,7 +287,11 @@ def arguments_of(doc: str) -> dict[str, str]:
 
 def pages() -> dict[Path, str]:
     """Every page and its text."""
-    return {PAGES / "python.md": python_page(), PAGES / "settings.md": settings_page()}
+    return {
+        PAGES / "python.md": python_page(),
+        PAGES / "settings.md": settings_page(),
+        PAGES / "training-switches.md": switches_page(),
+    }
 
 
 def main() -> None:

@@ -40,6 +40,9 @@ __all__ = [
     "settings",
     "span_cm",
     "training_instruments",
+    "training_span_groups",
+    "training_strategies",
+    "training_switches",
     "unregister_span_group",
     "unregister_strategy",
     "warn",
@@ -301,6 +304,9 @@ def record_training_metrics(
     **others: object,
 ) -> None: ...
 def training_instruments() -> list[tuple[str, str, str, str, str]]: ...
+def training_span_groups() -> list[tuple[str, bool, bool]]: ...
+def training_strategies() -> list[tuple[str, str]]: ...
+def training_switches() -> list[tuple[str, list[str], str, str]]: ...
 def managed_span(
     group: str, name: str, tracer: object = None, **attributes: object
 ) -> AbstractContextManager[Span | None]: ...

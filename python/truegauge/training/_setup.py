@@ -17,6 +17,7 @@ from truegauge._truegauge import (
 )
 from truegauge._truegauge import register_span_group as _register_span_group
 from truegauge._truegauge import unregister_span_group as _unregister_span_group
+from truegauge.training import _spans
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Telemetry(TelemetryCore):
         if _current is self:
             _current = None
             set_telemetry(None)
+            _spans.refresh()
         if self in _lifecycle.open_telemetry:
             _lifecycle.open_telemetry.remove(self)
         is_over, self._is_over = self._is_over, True
@@ -177,6 +179,7 @@ def setup(
     telemetry = Telemetry(given, run if run is not None else _run.current_run())
     _current = telemetry
     set_telemetry(telemetry)
+    _spans.refresh()
     if telemetry.is_exporting:
         _lifecycle.install()
         _lifecycle.open_telemetry.append(telemetry)

@@ -29,6 +29,9 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(span::enabled_span_groups, module)?)?;
     module.add_function(wrap_pyfunction!(span::current_traceparent, module)?)?;
     module.add_function(wrap_pyfunction!(span::remote_span, module)?)?;
+    module.add_function(wrap_pyfunction!(registry::training_switches, module)?)?;
+    module.add_function(wrap_pyfunction!(registry::training_strategies, module)?)?;
+    module.add_function(wrap_pyfunction!(registry::training_span_groups, module)?)?;
     module.add_function(wrap_pyfunction!(registry::register_strategy, module)?)?;
     module.add_function(wrap_pyfunction!(registry::unregister_strategy, module)?)?;
     module.add_function(wrap_pyfunction!(registry::known_strategies, module)?)?;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use client::training::{Rank, StrategyError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use semconv::export::{RANK_STRATEGIES, SWITCHES, Switch, VARIABLES};
+use semconv::spans::GROUPS;
 
 /// What a strategy of the program's own is asked with.
 ///
@@ -21,6 +23,30 @@ pub(crate) struct StrategyConfig {
 
 fn value_error(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
+}
+
+/// Rows of [`training_switches`].
+type Rows = Vec<(&'static str, &'static [&'static str], &'static str, &'static str)>;
+
+/// The environment variables of set-up, in the order of their tables: which table, names, default and
+/// meaning. Those of `switch` stand behind one of two prefixes.
+#[pyfunction]
+pub(crate) fn training_switches() -> Rows {
+    let row =
+        |kind: &'static str| move |switch: &'static Switch| (kind, switch.keys, switch.default, switch.help);
+    SWITCHES.iter().map(row("switch")).chain(VARIABLES.iter().map(row("variable"))).collect()
+}
+
+/// The built-in strategies and which ranks each means.
+#[pyfunction]
+pub(crate) fn training_strategies() -> Vec<(&'static str, &'static str)> {
+    RANK_STRATEGIES.iter().map(|strategy| (strategy.name, strategy.help)).collect()
+}
+
+/// The span groups of the trainer: name, whether `default` has it, whether `per_step` does.
+#[pyfunction]
+pub(crate) fn training_span_groups() -> Vec<(&'static str, bool, bool)> {
+    GROUPS.iter().map(|group| (group.name, group.in_default, group.in_per_step)).collect()
 }
 
 /// Adds a strategy.
