@@ -51,4 +51,20 @@ for (const theme of ['light', 'dark']) {
     await expect(page.getByText('3 series are missing')).toBeVisible();
     await page.screenshot({ path: `screenshots/missing-${theme}.png` });
   });
+
+  test(`the timeline has a lane for each of 64 ranks, ${theme}`, async ({ page }) => {
+    await page.goto(`${stories.url}/o/acme/research/llm/r/0000000000abc000/timeline?theme=${theme}`);
+    const field = page.getByRole('application');
+    await expect(page.getByText(/rank 17 on host-3 works/)).toBeVisible();
+    await field.focus();
+    await page.keyboard.press('ArrowRight');
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('Enter');
+    await expect(page.getByRole('region', { name: 'The chosen span' })).toContainText('of 63');
+    await page.screenshot({ path: `screenshots/timeline-${theme}.png` });
+    await page.goto(`${page.url()}&nest=1&t0=300&t1=700&find=layer`);
+    await expect(page.locator('.minimap .part')).toBeVisible();
+    await page.screenshot({ path: `screenshots/timeline-nested-${theme}.png` });
+  });
 }
