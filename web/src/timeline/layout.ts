@@ -6,6 +6,8 @@ export const PITCH = 14;
 export const FILLED = 12;
 /** Between lanes of several rows. */
 const GAP = 6;
+/** Above the first lane: room for its outline. */
+export const ABOVE = 3;
 
 /** A lane on the page. */
 export interface Placed {
@@ -26,7 +28,7 @@ export interface Strip {
 
 /** Puts lanes below each other in this order. */
 export function place(lanes: Lane[], order: number[], isOpen: (lane: number) => boolean): Placed[] {
-  let top = 0;
+  let top = ABOVE;
   return order.map((lane) => {
     const open = lanes[lane].rows.length > 1 && isOpen(lane);
     const height = open ? lanes[lane].rows.length * PITCH + GAP : PITCH;
@@ -39,7 +41,7 @@ export function place(lanes: Lane[], order: number[], isOpen: (lane: number) => 
 /** Height of all of them. */
 export function heightOf(placed: Placed[]): number {
   const last = placed[placed.length - 1];
-  return last ? last.top + last.height : 0;
+  return last ? last.top + last.height : ABOVE;
 }
 
 /** The first lane that reaches below `y`; their number where none does. */

@@ -64,7 +64,14 @@ for (const theme of ['light', 'dark']) {
     await expect(page.getByRole('region', { name: 'The chosen span' })).toContainText('of 63');
     await page.screenshot({ path: `screenshots/timeline-${theme}.png` });
     await page.goto(`${page.url()}&nest=1&t0=300&t1=700&find=layer`);
-    await expect(page.locator('.minimap .part')).toBeVisible();
+    await expect(page.getByRole('region', { name: 'The chosen span' })).toContainText('of 63');
+    await page.waitForFunction(() => {
+      const canvas = document.querySelector<HTMLCanvasElement>('.timeline .field canvas');
+      return canvas
+        ?.getContext('2d')
+        ?.getImageData(0, 0, canvas.width, 20)
+        .data.some((part) => part !== 0);
+    });
     await page.screenshot({ path: `screenshots/timeline-nested-${theme}.png` });
   });
 }

@@ -4,7 +4,7 @@ import { PHASES, phaseAt } from '../../src/lib/phases';
 import { readKey, type SpansAnswer, writeKey } from '../../src/timeline/answer';
 import { readRanks } from '../../src/timeline/choice';
 import { hitAt } from '../../src/timeline/hit';
-import { laneAt, PITCH, place, stripsOf } from '../../src/timeline/layout';
+import { ABOVE, laneAt, PITCH, place, stripsOf } from '../../src/timeline/layout';
 import { shares } from '../../src/timeline/minimap';
 import { confined, keyOf, nextSpan, placeOf } from '../../src/timeline/model';
 import { byRank, ownTimes, slowest } from '../../src/timeline/order';
@@ -177,7 +177,7 @@ function painted(all: One[], width: number, lanes = 1) {
   const spans = spansOf(answerOf(all, lanes));
   const order = byRank(spans.lanes);
   const placed = place(spans.lanes, order, () => false);
-  const strips = stripsOf(spans.lanes, placed, 0, lanes * PITCH);
+  const strips = stripsOf(spans.lanes, placed, ABOVE, ABOVE + lanes * PITCH);
   const height = lanes * PITCH;
   const pixels = new Uint32Array(width * height);
   const traits = { phase: spans.phase, status: spans.answer.spans.status, lit: null };
@@ -230,20 +230,14 @@ describe('lanes', () => {
   test('each has its place, and a height finds it', () => {
     const { lanes } = spansOf(madeSpans({ ranks: 4 }));
     const placed = place(lanes, [2, 0, 1, 3], (lane) => lane === 0);
-    expect(placed.map((p) => [p.lane, p.top])).toEqual([
+    expect(placed.map((p) => [p.lane, p.top - ABOVE])).toEqual([
       [2, 0],
       [0, 14],
       [1, 14 + 4 * 14 + 6],
       [3, 14 + 4 * 14 + 6 + 14],
     ]);
-    expect([
-      laneAt(placed, 0),
-      laneAt(placed, 14),
-      laneAt(placed, 75),
-      laneAt(placed, 76),
-      laneAt(placed, 1e9),
-    ]).toEqual([0, 1, 1, 2, 4]);
-    const seen = stripsOf(lanes, placed, 20, 40);
+    expect([0, 14, 75, 76, 1e9].map((y) => laneAt(placed, ABOVE + y))).toEqual([0, 1, 1, 2, 4]);
+    const seen = stripsOf(lanes, placed, ABOVE + 20, ABOVE + 40);
     expect(seen.map((s) => [s.lane, s.top])).toEqual([
       [0, -6],
       [0, 8],
@@ -280,7 +274,7 @@ describe('finding', () => {
   const placed = place(spans.lanes, byRank(spans.lanes), (lane) => lane === 0);
   const all = { from: spans.from, to: spans.to };
   const nameAt = (x: number, y: number, window = all) => {
-    const hit = hitAt(spans, placed, window, [x, y], 1000);
+    const hit = hitAt(spans, placed, window, [x, ABOVE + y], 1000);
     return hit && [hit.count, spans.answer.names[spans.answer.spans.name[hit.span]]];
   };
 
