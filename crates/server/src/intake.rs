@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use model::{
-    LABELS_PER_SERIES_MAX, Labels, MetricKind, NAME_BYTES_MAX, REFUSED_LABELS, RESERVED_LABELS, Sample,
-    SeriesIdentity,
+    LABELS_PER_SERIES_MAX, Labels, MetricKind, NAME_BYTES_MAX, REFUSED_LABELS, RESERVED_LABELS, RunId,
+    RunPath, Sample, SeriesIdentity,
 };
 use store::{AppendError, Batch, Bounds, Collision, MetricMetadata, Receipt, SeriesBatch, SeriesId};
 
@@ -186,6 +186,47 @@ pub(crate) fn keep(shared: &Shared, batch: Batch) -> Result<Receipt, AppendError
     let receipt = shared.store.append(batch)?;
     far.take(&shared.store, outgoing, &receipt)?;
     Ok(receipt)
+}
+
+/// The same for what processes of runs send: their points keep apart at the far storage as pushed ones do.
+pub(crate) fn keep_of_runs(shared: &Shared, batch: Batch) -> Result<Receipt, AppendError> {
+    let Some(far) = &shared.far else { return shared.store.append(batch) };
+    if !(batch.series.is_empty() && batch.points.is_empty()) {
+        far.check_room()?;
+    }
+    let mut rest = Outgoing { metadata: batch.metadata.clone(), ..Outgoing::default() };
+    let mut of_runs: BTreeMap<RunId, Outgoing> = BTreeMap::new();
+    for series in named(shared, &batch) {
+        let Some((run, id)) = run_of(&series.identity.labels) else {
+            rest.series.push(series);
+            continue;
+        };
+        let of_run = of_runs.entry(id).or_insert_with(|| {
+            // Who sends is not told apart: nobody else of the run sends by this door.
+            let mut writer = model::WriterId::default();
+            writer[..8].copy_from_slice(&id.0);
+            Outgoing { pushed: Some((run, writer)), ..Outgoing::default() }
+        });
+        of_run.series.push(series);
+    }
+    let receipt = shared.store.append(batch)?;
+    for outgoing in std::iter::once(rest).chain(of_runs.into_values()) {
+        far.take(&shared.store, outgoing, &receipt)?;
+    }
+    Ok(receipt)
+}
+
+/// The run that a series' labels name.
+fn run_of(labels: &Labels) -> Option<(RunPath, RunId)> {
+    let id = RunId::parse(labels.get("run_id")?)?;
+    let text = |name| labels.get(name).unwrap_or_default().to_owned();
+    let run = RunPath {
+        organization: text("organization"),
+        workspace: text("workspace"),
+        project: text("project"),
+        run: text("run"),
+    };
+    Some((run, id))
 }
 
 /// The series of a batch by name, also those that it names by number.

@@ -24,7 +24,8 @@ const RECORD_BYTES: usize = 4 << 20;
 /// A batch that the store has taken.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
-    /// The run and writer that pushed it; points of others stand on milliseconds already.
+    /// The run and writer that its points are of, which keep apart; points of others stand on milliseconds,
+    /// or the latest of one stays.
     pub(crate) pushed: Option<(RunPath, WriterId)>,
     /// Its points.
     pub(crate) series: Vec<SeriesBatch>,
@@ -166,6 +167,21 @@ impl Packer {
             return;
         }
         points.sort_by_key(|point| point.time_ms);
+        let all = points.len();
+        // The far storage takes one a millisecond; of a series here the latest stays.
+        points.dedup_by(|later, kept| {
+            let same = later.time_ms == kept.time_ms;
+            if same {
+                kept.value = later.value;
+            }
+            same
+        });
+        let collapsed = all - points.len();
+        if collapsed > 0 {
+            self.unsend("collapsed", collapsed as u64, || {
+                format!("`{}` has several points within a millisecond", labels.metric())
+            });
+        }
         let shard = (hash(labels) % self.shards.len() as u64) as usize;
         let open = &mut self.shards[shard];
         for part in points.chunks(self.samples_max) {

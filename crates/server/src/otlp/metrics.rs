@@ -183,7 +183,7 @@ impl<'s, 'a> Gathered<'s, 'a> {
             self.held.iter_mut().flatten().for_each(|shard| shard.cumulator.settle());
             return Ok(());
         }
-        let receipt = intake::keep(self.shared, batch).and_then(complete).inspect_err(|_| {
+        let receipt = intake::keep_of_runs(self.shared, batch).and_then(complete).inspect_err(|_| {
             undo(&mut self.held);
         })?;
         self.held.iter_mut().flatten().for_each(|shard| shard.cumulator.settle());
