@@ -92,7 +92,7 @@ fn telemetry_files(dir: &Path) -> Vec<(u64, PathBuf)> {
 
 /// Names the files of spans and log records that the damaged catalogue does not name any more; returns
 /// the next free number.
-fn adopt_telemetry(dir: &Path, change: &mut Change, damage: &mut Vec<String>) -> u64 {
+fn adopt_telemetry(dir: &Path, known: &mut Known, change: &mut Change, damage: &mut Vec<String>) -> u64 {
     let mut next = 1;
     for (id, path) in telemetry_files(dir) {
         next = next.max(id + 1);
@@ -100,7 +100,12 @@ fn adopt_telemetry(dir: &Path, change: &mut Change, damage: &mut Vec<String>) ->
             continue;
         }
         match SealedFile::open(dir, id, None, &mut |_| {}) {
-            Ok(file) => change.telemetry_files.push((id, Some(file.manifest.encode()))),
+            Ok(file) => {
+                change.telemetry_files.push((id, Some(file.manifest.encode())));
+                for run in file.runs.iter() {
+                    adopt_run(run.clone(), known, change);
+                }
+            }
             Err(error) => damage.push(format!("`{}`: {error}", path.display())),
         }
     }
@@ -148,7 +153,7 @@ fn adopt(
             Err(why) => damage.push(format!("`{}`: {why}", path.display())),
         }
     }
-    counters.segment = counters.segment.max(adopt_telemetry(dir, &mut change, damage));
+    counters.segment = counters.segment.max(adopt_telemetry(dir, &mut known, &mut change, damage));
     let manifests = change.segments.iter().filter_map(|(id, row)| Manifest::decode(*id, row.as_deref()?));
     change.raw_from_ns = guessed_raw_from_ns(&manifests.collect::<Vec<_>>());
     let last = change.series.iter().map(|(id, _)| *id).max().unwrap_or_default();
@@ -185,10 +190,14 @@ fn adopt_segment(
         }
     }
     for row in names.runs {
-        let Some(run) = record::decode_run(&row) else { continue };
-        if known.runs.insert(run.path.id()) {
-            change.runs.push((run.path.id(), Some(row)));
-        }
+        adopt_run(row, known, change);
     }
     Ok(last)
+}
+
+fn adopt_run(row: Vec<u8>, known: &mut Known, change: &mut Change) {
+    let Some(run) = record::decode_run(&row) else { return };
+    if known.runs.insert(run.path.id()) {
+        change.runs.push((run.path.id(), Some(row)));
+    }
 }

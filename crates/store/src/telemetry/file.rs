@@ -14,7 +14,8 @@ use model::RunId;
 
 use super::block::{Block, Kind, Summary};
 use super::filter::Filter;
-use crate::codec::{Reader, put_i64, put_u64};
+use crate::codec::{Reader, put_bytes, put_i64, put_u64};
+use crate::record;
 use crate::rollup::day_of;
 
 const MAGIC: [u8; 8] = *b"TGTEL\r\n\x1a";
@@ -80,6 +81,8 @@ pub(crate) struct SealedFile {
     pub(crate) entries: Arc<[Entry]>,
     /// Keys of its spans that earlier files may have, sorted.
     replaces: Arc<[u64]>,
+    /// Rows of the catalogue's table of runs, for the day on which it is lost.
+    pub(crate) runs: Arc<[Vec<u8>]>,
     file: Arc<File>,
     /// Place, length and checksum of the filter.
     filter: Option<(u64, u64, u32)>,
@@ -108,7 +111,19 @@ struct Directory {
     day: i64,
     entries: Vec<Entry>,
     replaces: Vec<u64>,
+    runs: Vec<Vec<u8>>,
     filter: Option<(u64, u64, u32)>,
+}
+
+/// What ends a file beside its blocks.
+#[derive(Debug, Default)]
+pub(super) struct Ending<'a> {
+    pub(super) filter: &'a [u8],
+    /// Keys that earlier files may have.
+    pub(super) replaces: Vec<u64>,
+    /// Rows of its runs.
+    pub(super) runs: Vec<Vec<u8>>,
+    pub(super) age: u64,
 }
 
 impl SealedFile {
@@ -151,6 +166,7 @@ impl SealedFile {
             manifest,
             entries: directory.entries.into(),
             replaces: directory.replaces.into(),
+            runs: directory.runs.into(),
             filter: directory.filter,
             is_damaged,
             file,
@@ -206,7 +222,12 @@ impl SealedFile {
         }
         let filter = self.filter()?;
         let filter = filter.as_ref().map_or(&[][..], Filter::bytes);
-        writer.finish(filter, self.replaces.to_vec(), self.manifest.age).map_err(said)
+        let is_gone = |row: &Vec<u8>| {
+            record::decode_run(row).is_some_and(|run| self.manifest.gone.contains(&run.path.id()))
+        };
+        let runs = self.runs.iter().filter(|row| !is_gone(row)).cloned().collect();
+        let ending = Ending { filter, replaces: self.replaces.to_vec(), runs, age: self.manifest.age };
+        writer.finish(ending).map_err(said)
     }
 }
 
@@ -303,7 +324,7 @@ impl Place<'_> {
             }
         }
         let day = entries.iter().map(|entry| day_of(entry.summary.time_ns.1)).max().unwrap_or_default();
-        Ok(Directory { day, entries, replaces: Vec::new(), filter: None })
+        Ok(Directory { day, entries, replaces: Vec::new(), runs: Vec::new(), filter: None })
     }
 
     fn next_mark(&self, from: u64) -> io::Result<Option<u64>> {
@@ -334,8 +355,10 @@ fn take_directory(bytes: &[u8]) -> Option<Directory> {
     let count = reader.count(8)?;
     let replaces: Vec<u64> =
         (0..count).map(|_| reader.array().map(u64::from_le_bytes)).collect::<Option<_>>()?;
+    let count = reader.count(1)?;
+    let runs = (0..count).map(|_| reader.bytes().map(<[u8]>::to_vec)).collect::<Option<_>>()?;
     let sound = reader.is_empty() && replaces.is_sorted();
-    sound.then_some(Directory { day, entries, replaces, filter: None })
+    sound.then_some(Directory { day, entries, replaces, runs, filter: None })
 }
 
 /// Writes one file; dropped before [`FileWriter::finish`] it leaves nothing behind.
@@ -401,13 +424,9 @@ impl FileWriter {
         self.entries.iter().map(|entry| entry.summary.run).collect()
     }
 
-    /// Ends the file and gives it its name. `replaces` are the keys that earlier files may have.
-    pub(super) fn finish(
-        mut self,
-        filter: &[u8],
-        mut replaces: Vec<u64>,
-        age: u64,
-    ) -> io::Result<SealedFile> {
+    /// Ends the file and gives it its name.
+    pub(super) fn finish(mut self, ending: Ending<'_>) -> io::Result<SealedFile> {
+        let Ending { filter, mut replaces, runs, age } = ending;
         replaces.sort_unstable();
         replaces.dedup();
         let mut directory = Vec::new();
@@ -422,6 +441,10 @@ impl FileWriter {
         }
         put_u64(&mut directory, replaces.len() as u64);
         directory.extend(replaces.iter().flat_map(|key| key.to_le_bytes()));
+        put_u64(&mut directory, runs.len() as u64);
+        for row in &runs {
+            put_bytes(&mut directory, row);
+        }
         let (filter_at, directory_at) = (self.at, self.at + filter.len() as u64);
         let mut trailer = Vec::new();
         trailer.extend(filter_at.to_le_bytes());
@@ -448,6 +471,7 @@ impl FileWriter {
             manifest: Manifest { kind: self.kind, rows, day: self.day, age, gone: BTreeSet::new() },
             entries: std::mem::take(&mut self.entries).into(),
             replaces: replaces.into(),
+            runs: runs.into(),
             filter: (filter_len > 0).then(|| (filter_at, filter_len, crc32fast::hash(filter))),
             is_damaged: false,
             file: Arc::new(File::open(&path)?),

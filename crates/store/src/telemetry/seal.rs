@@ -8,13 +8,14 @@ use std::sync::Arc;
 use model::{LogRecord, RecordAsk, RunId, Span, SpanAsk};
 
 use super::block::Kind;
-use super::file::{FileWriter, SealedFile};
+use super::file::{Ending, FileWriter, SealedFile};
 use super::filter::Filter;
 use super::read::{Row, Sources, Unit, sweep};
 use super::{BLOCK_BYTES_MAX, ROWS_MAX, record_bytes, records, span_bytes, spans};
 use crate::batch::{AppendError, Options};
 use crate::catalogue::Change;
 use crate::column::Effort;
+use crate::record;
 use crate::rollup::{day_end, day_of};
 use crate::store::{Inner, remove_files};
 
@@ -282,7 +283,12 @@ fn finish(inner: &Inner, writer: FileWriter, earlier: &[Arc<SealedFile>]) -> io:
             Err(why) => inner.report_damage(why),
         }
     }
+    let runs = {
+        let state = inner.read_state();
+        let known = runs.iter().flatten().filter_map(|run| state.runs.get(run));
+        known.map(|run| record::encode_run(run)).collect()
+    };
     let filter = Filter::of(&writer.keys);
     let age = writer.id();
-    writer.finish(filter.bytes(), replaces, age)
+    writer.finish(Ending { filter: filter.bytes(), replaces, runs, age })
 }

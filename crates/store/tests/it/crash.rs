@@ -4,19 +4,24 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use model::{LogRecord, RecordAsk, SpanAsk};
 use store::{OpenError, Store};
 
 use crate::support::*;
+use crate::telemetry::{records, spans, step_span};
 
 const DIRECTORY: &str = "STORE_TEST_DIRECTORY";
 const WRITERS: u8 = 3;
 const POINTS_PER_BATCH: i64 = 20;
+const SPANS_PER_BATCH: u8 = 12;
 
 /// Run again by the tests below as a process of its own, and killed; alone it does nothing.
 #[test]
 fn child_appends_until_it_is_killed() {
     let Ok(dir) = std::env::var(DIRECTORY) else { return };
-    let store = Store::open(Path::new(&dir), store::Options { seal_points: 2_000, ..options() }).unwrap();
+    let store =
+        Store::open(Path::new(&dir), store::Options { seal_points: 2_000, seal_spans: 700, ..options() })
+            .unwrap();
     std::thread::scope(|scope| {
         for n in 1..=WRITERS {
             let store = store.clone();
@@ -34,7 +39,10 @@ fn append_for_ever(store: &Store, n: u8) {
     let known = store.run_series(path("a").id());
     let stored = known.iter().find(|s| *s.display == *metric).map_or(0, |s| s.points as i64);
     for number in stored / POINTS_PER_BATCH.. {
-        let batch = batch("a", &metric, line(number * POINTS_PER_BATCH, POINTS_PER_BATCH));
+        let mut batch = batch("a", &metric, line(number * POINTS_PER_BATCH, POINTS_PER_BATCH));
+        batch.spans = (0..SPANS_PER_BATCH).map(|at| step_span("a", u32::from(n), number, at)).collect();
+        batch.records = vec![LogRecord { time_ns: T0, rank: Some(u32::from(n)), ..LogRecord::default() }];
+        batch.state = vec![(vec![n], Some(number.to_be_bytes().to_vec()))];
         store.append(sent(batch, writer(n), number as u64)).unwrap();
         println!("ack {n} {number}");
     }
@@ -77,6 +85,14 @@ fn acknowledged_batches_survive_kill_9_and_none_is_there_twice() {
             assert_eq!(values(&samples), whole, "writer {n}, round {round}");
             assert!(samples.len() as i64 >= (acknowledged[n as usize] + 1) * POINTS_PER_BATCH);
             assert_eq!(samples.len() as i64 % POINTS_PER_BATCH, 0, "half a batch is there");
+            // What came with the points is as durable as they are.
+            let batches = samples.len() as i64 / POINTS_PER_BATCH;
+            assert_eq!(store.state(&[n]).unwrap(), [(vec![n], (batches - 1).to_be_bytes().to_vec())]);
+            let ranks = Some(vec![u32::from(n)]);
+            let of_rank = spans(&store, &SpanAsk { ranks: ranks.clone(), ..SpanAsk::default() });
+            assert_eq!(of_rank.len() as i64, batches * i64::from(SPANS_PER_BATCH));
+            let lines = records(&store, &RecordAsk { ranks, ..RecordAsk::default() });
+            assert_eq!(lines.len() as i64, batches);
         }
     }
 }

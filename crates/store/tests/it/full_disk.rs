@@ -4,10 +4,11 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use model::{Labels, RollupAsk, RollupBucket, RollupParts, Sample, SeriesIdentity};
+use model::{Labels, RollupAsk, RollupBucket, RollupParts, Sample, SeriesIdentity, SpanAsk};
 use store::{AppendError, Batch, Options, SeriesBatch, Store};
 
 use crate::support::*;
+use crate::telemetry::{span_batch, spans, step_span};
 
 /// Free bytes of the disk that holds `dir`, as `df` counts them.
 fn free_bytes(store: &Store) -> u64 {
@@ -97,6 +98,55 @@ fn child_fills_a_small_disk_and_recovers() {
     check(&store);
     store.close();
     check(&store);
+}
+
+/// Run again by a test below, as the one above.
+#[test]
+fn child_seals_spans_when_the_disk_has_room_again() {
+    let Ok(dir) = std::env::var(DIRECTORY) else { return };
+    let dir = Path::new(&dir);
+    let store = Store::open(&dir.join("store"), Options { seal_spans: 1, ..options() }).unwrap();
+    let path = dir.join("ballast");
+    let mut ballast = std::fs::File::create(&path).unwrap();
+    let step = |iteration| (0..64).map(|rank| step_span("a", rank, iteration, 0)).collect();
+    let mut stored = 0;
+    while stored < 40 {
+        store.append(span_batch("a", step(stored))).unwrap();
+        stored += 1;
+    }
+    let mut size = 0;
+    while ballast.write_all(&[7; 4_096]).is_ok() {
+        size += 4_096;
+    }
+    let count = |store: &Store| spans(store, &SpanAsk::default()).len() as i64;
+    let mut failures = 0;
+    while let Err(error) = store.maintain(T0) {
+        assert!(error.to_string().contains("store"), "{error}");
+        assert_eq!(count(&store), stored * 64);
+        match store.append(span_batch("a", step(stored))) {
+            Ok(_) => stored += 1,
+            Err(error) => assert!(matches!(error, AppendError::Full { .. }), "{error}"),
+        }
+        failures += 1;
+        size -= 8 << 10;
+        ballast.set_len(size).unwrap();
+    }
+    assert!(failures > 3, "the disk had room after {failures} failures");
+    store.maintain(T0).unwrap();
+    let check = |store: &Store| {
+        assert_eq!(count(store), stored * 64);
+        assert_eq!(store.status().damage, Vec::<String>::new());
+        let files = std::fs::read_dir(dir.join("store/telemetry")).unwrap();
+        let on_disk: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+        let known = store.status().class_bytes.iter().find(|(class, _)| *class == "spans").unwrap().1;
+        assert_eq!(on_disk, known, "files were left");
+    };
+    check(&store);
+    assert_eq!(store.status().head_rows, 0);
+    drop(store);
+    let store = open(&dir.join("store"));
+    check(&store);
+    assert!(store.append(span_batch("a", step(stored))).is_ok());
 }
 
 /// A few hours of series of no run, two days back, in one file.
@@ -216,4 +266,9 @@ fn a_store_on_a_full_disk_serves_reads_and_recovers_by_itself() {
 #[test]
 fn what_a_full_disk_kept_from_being_rolled_up_is_rolled_up_later() {
     on_a_small_disk("full_disk::child_rolls_up_when_the_disk_has_room_again");
+}
+
+#[test]
+fn spans_that_a_full_disk_kept_from_being_sealed_are_sealed_later() {
+    on_a_small_disk("full_disk::child_seals_spans_when_the_disk_has_room_again");
 }

@@ -19,3 +19,4 @@ mod rollups;
 mod selection;
 mod semantics;
 mod telemetry;
+mod telemetry_files;
