@@ -84,6 +84,75 @@ def log_rows() -> list[Row]:
     return rows
 
 
+TRAINING = ROOT / "benches/training.py"
+LENS = ROOT / "target/bench-lens-venv/bin/python"
+# What is measured, where it stands in the results of `training.py`, microseconds allowed, and the share of
+# the reference's figure that is allowed.
+TRAINING_COSTS = (
+    ("record of eight values, CPU of the caller", "record", 3, 3 / 44),
+    ("record of eight within a span", "record within a span", 3, 3 / 67),
+    ("span on, one attribute", "managed_span, one attribute, on", 3, 3 / 28),
+    ("traced function, on", "trace_fn, on", 3, 3 / 46),
+    ("span off, as a context manager", "managed_span, off", 0.3, 0.3 / 1.9),
+    ("traced function, off", "trace_fn, off", 0.1, 1 / 2),
+    ("is a span group on, off", "is_span_group_enabled, off", 0.1, None),
+)
+
+
+def training_figures(python: Path, library: str) -> dict:
+    """Costs of a library's training telemetry."""
+    parts = ("record",) if library == "opentelemetry" else ("record", "disabled")
+    found: dict = {}
+    for part in parts:
+        found |= result(python, "-W", "ignore", TRAINING, library, part)
+    return found
+
+
+def training_rows() -> list[Row]:
+    """Training telemetry: a record, spans, and the end when nobody answers."""
+    has_lens = LENS.exists()
+    if not has_lens:
+        print("no Python 3.13 for nemo-lens 0.1.0: its rows are left out", file=sys.stderr)
+    # Both sides on one interpreter.
+    python = LENS if has_lens else OURS
+    ours = training_figures(python, "truegauge")
+    rows = [
+        Row(what, ours[key]["best_ns"] / 1000, "us", "bar", None, bar) for what, key, bar, _ in TRAINING_COSTS
+    ]
+    latency = ours["latency"]
+    rows += [
+        Row("record of eight, p50 wall, sender busy", latency["p50_ns"] / 1000, "us", "bar", None, 3),
+        Row("record of eight, p99 wall, sender busy", latency["p99_ns"] / 1000, "us", "bar", None, 10),
+    ]
+    if has_lens:
+        theirs = training_figures(LENS, "nemo-lens")
+        rows += [
+            Row(what, ours[key]["best_ns"] / 1000, "us", "nemo-lens", theirs[key]["best_ns"] / 1000, share)
+            for what, key, _, share in TRAINING_COSTS
+            if share is not None
+        ]
+    theirs = training_figures(PEERS, "opentelemetry")
+    mine = ours if python == OURS else training_figures(OURS, "truegauge")
+    what, share = TRAINING_COSTS[0][0], TRAINING_COSTS[0][3]
+    other = theirs["record"]["best_ns"] / 1000
+    rows.append(Row(what, mine["record"]["best_ns"] / 1000, "us", "opentelemetry", other, share))
+    return rows + shutdown_rows(python, has_lens)
+
+
+def shutdown_rows(python: Path, has_lens: bool) -> list[Row]:
+    """The end of a training whose backend is not there, with a bound of a second."""
+    ours = result(python, "-W", "ignore", TRAINING, "truegauge", "shutdown")
+    theirs = result(LENS, "-W", "ignore", TRAINING, "nemo-lens", "shutdown") if has_lens else {}
+    rows = []
+    for port, figures in ours.items():
+        took = figures["shutdown_s"]
+        rows.append(Row(f"shutdown within 1 s, {port} port", took, "s", "bar", None, 1.5))
+        if has_lens:
+            peer = theirs[port]["shutdown_s"]
+            rows.append(Row(f"shutdown within 1 s, {port} port", took, "s", "nemo-lens", peer, 1))
+    return rows
+
+
 TICK_LINE = re.compile(r"^(.+?), +(back to back|every \d+ ms) +min ([\d.]+) +p50 ([\d.]+)")
 
 
@@ -318,6 +387,7 @@ def main() -> int:
         "log": log_rows,
         "sampler": sampler_rows,
         "import": import_rows,
+        "training": training_rows,
         "server": None,
         "engine": None,
         "timeline": None,

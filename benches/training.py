@@ -54,6 +54,7 @@ class Recorder:
             self.put[key] = getattr(make(f"megatron.training.{key}", unit=unit, description=key), PUT[kind])
 
     def __call__(self, **values) -> None:
+        """Records what is not None."""
         for key, value in values.items():
             if value is not None:
                 self.put[key](value)
@@ -113,7 +114,7 @@ def opentelemetry(url: str, _folder: str, _groups: str = ""):
 LIBRARIES = {"truegauge": truegauge, "nemo-lens": nemo_lens, "opentelemetry": opentelemetry}
 
 
-def span_costs(library: str, api, calls: int, is_on: bool) -> dict:
+def span_costs(api, calls: int, is_on: bool) -> dict:
     """Costs of spans while their group is on, or off."""
     group, name = SPAN
 
@@ -153,7 +154,7 @@ def record(library: str) -> dict:
         if api is not None:
             with api.managed_span(*SPAN):
                 result["record within a span"] = measure(lambda: take(**EIGHT), calls)
-            result |= span_costs(library, api, calls, is_on=True)
+            result |= span_costs(api, calls, is_on=True)
         end(5000)
     return result
 
@@ -162,7 +163,7 @@ def disabled(library: str) -> dict:
     """Costs of spans whose group is off, on a rank that exports."""
     with sink() as url, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         api, _, end = LIBRARIES[library](url, folder, "default")
-        result = span_costs(library, api, CALLS["truegauge"], is_on=False)
+        result = span_costs(api, CALLS["truegauge"], is_on=False)
         end(5000)
     return result
 
@@ -205,7 +206,7 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         """Reads a request and is content with it."""
         self.rfile.read(int(self.headers["content-length"]))
         self.send_response(200)
