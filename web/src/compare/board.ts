@@ -169,8 +169,9 @@ export class CompareBoard {
         },
         this.controller.signal,
       );
-      // Where nothing has steps, as of runs that came by OpenTelemetry alone, the axis that all have is shown.
-      if (answer.series.length === 0 && param('x') === '' && !zoom) {
+      // Where the most telling metric has no steps, as of runs of OpenTelemetry, the axis that all have is shown.
+      const telling = answer.series.some((s) => s.query < runs.length);
+      if (axis === 'step' && !telling && param('x') === '' && !zoom) {
         setParams({ x: 'relative' });
         return;
       }

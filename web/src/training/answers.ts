@@ -48,6 +48,7 @@ export interface NotFinite {
 
 /** A switch of the trainer, and what it would fill. */
 export interface Switch {
+  /** As it is written, such as `--log-throughput`. */
   key: string;
   text: string;
 }

@@ -308,7 +308,7 @@ export class TrainingBoard {
     batch(() => {
       this.data.value = new Map([...found].map(([key, data]) => [key, this.panelOf(data, runs)]));
       this.skips.value = skipsOf(found, this.board.runId, zoom === null);
-      if (zoom === null) for (const data of this.data.peek().values()) this.widen(data.axis, data.shape);
+      if (zoom === null) for (const { axis: on, range } of found.values()) this.widen(on, range);
     });
   }
 
@@ -325,10 +325,9 @@ export class TrainingBoard {
     if (group !== undefined && at >= 0) this.slots.set(group, at);
   }
 
-  private widen(axis: Axis, { x }: Shape): void {
-    if (x.length === 0) return;
+  private widen(axis: Axis, range: Range | null): void {
     const full = this.board.full[axis];
-    full.value = union(full.peek(), { from: x[0], to: x[x.length - 1] });
+    if (range) full.value = union(full.peek(), { from: range.from, to: range.to });
   }
 
   private async loadStepTime(
@@ -448,7 +447,7 @@ export class TrainingBoard {
       signal,
     );
     const pieces = answer.series.map((column) => ({ x: answer.x, column }));
-    const data = { axis: asAxis, pieces, moved, came: count, total: rows.length };
+    const data = { axis: asAxis, pieces, range: null, moved, came: count, total: rows.length };
     this.spread.value = this.spreadIn(data, map, moved);
   }
 

@@ -1,5 +1,5 @@
 /** The panels of the Training tab: which instrument each shows, and how. */
-import type { Instrument, TrainingAnswer } from './answers';
+import type { Instrument, Switch, TrainingAnswer } from './answers';
 
 /** A panel of one instrument. */
 export interface PanelSpec {
@@ -41,15 +41,14 @@ export function instrumentOf(training: TrainingAnswer | null, key: string): Inst
 
 /** Why an instrument has no points: a sentence, and the switch to copy if there is one. */
 export function absence(training: TrainingAnswer, key: string): { text: string; command: string | null } {
-  const instrument = instrumentOf(training, key);
-  const switched = training.switches.find((s) => s.key === key);
-  const text = instrument?.text ?? switched?.text ?? 'no process of this run has sent it';
-  // A switch stands between backticks where the trainer has one.
-  const command = /`([^`]+)`/.exec(instrument?.filled_by ?? '')?.[1] ?? null;
-  return { text, command: command ?? assignment(switched?.text) };
+  const text = instrumentOf(training, key)?.text ?? 'No process of this run has sent it.';
+  // What can be switched on stands between backticks.
+  const named = [...text.matchAll(/`([^`]+)`/g)].map((found) => found[1]);
+  const command = named.find((name) => training.switches.some((s) => s.key === name));
+  return { text, command: command ?? named.find((name) => name.startsWith('--')) ?? null };
 }
 
-/** `NAME=value` in a sentence, if it has one. */
-export function assignment(text: string | undefined): string | null {
-  return /\b[A-Z][A-Z0-9_]{3,}=[^\s`,;.]+/.exec(text ?? '')?.[0] ?? null;
+/** The switch whose name has this in it, and what it would fill. */
+export function switchOf(training: TrainingAnswer, part: string): Switch | undefined {
+  return training.switches.find((s) => s.key.includes(part));
 }

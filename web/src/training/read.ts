@@ -1,5 +1,5 @@
 /** Reads the points of the panels: directly, or over time and then moved onto steps. */
-import type { Range } from '../charts/range';
+import { type Range, union } from '../charts/range';
 import { type Shape, shapeOf } from '../charts/shape';
 import { type StepMap, stepMapOf } from '../charts/step_map';
 import { varyingLabels } from '../lib/colour';
@@ -12,6 +12,7 @@ import {
   keptSteps,
   type Piece,
   seriesOf,
+  stepAt,
   timeAt,
   together,
   toSteps,
@@ -48,6 +49,8 @@ export interface Wanted {
 export interface KeyData {
   axis: Axis;
   pieces: Piece[];
+  /** What was looked at; `null` for nothing. */
+  range: Range | null;
   /** Whether points over time were moved onto steps. */
   moved: boolean;
   /** Series read, and those that there are. */
@@ -131,6 +134,12 @@ function timesOf(map: StepMap, zoom: Range | null): Range | null {
   return from < to ? { from, to } : { from: from - 500, to: to + 500 };
 }
 
+/** The steps of a range of times. */
+function stepsOf(map: StepMap, { from, to }: Range): Range {
+  const kept = keptSteps(map);
+  return { from: stepAt(kept, from, Infinity), to: stepAt(kept, to, Infinity) };
+}
+
 /** Reads all keys. */
 export async function readKeys(wanted: Wanted, ask: Ask, signal: AbortSignal): Promise<Map<string, KeyData>> {
   const found = new Map<string, KeyData>();
@@ -164,12 +173,13 @@ export async function readKeys(wanted: Wanted, ask: Ask, signal: AbortSignal): P
       if (part.map && straight.has(id)) continue;
       if (!part.map) straight.add(id);
       const axis = part.map ? 'step' : part.axis;
-      const data = found.get(key) ?? { axis, pieces: [], moved: false, came: 0, total: 0 };
+      const data = found.get(key) ?? { axis, pieces: [], range: null, moved: false, came: 0, total: 0 };
       // What is on the page's axis comes before what is aside.
       if (data.axis !== axis) continue;
       const piece = { x: answer.x, column };
       data.pieces.push(part.map ? toSteps(piece, part.map) : piece);
       data.moved ||= part.map !== null;
+      data.range = union(data.range, part.map ? stepsOf(part.map, answer) : answer);
       found.set(key, data);
     }
   });

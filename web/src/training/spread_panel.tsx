@@ -7,7 +7,7 @@ import { formatCount } from '../lib/number';
 import { runPath } from '../lib/route';
 import type { TrainingBoard } from './board';
 import { Absent, type Frame, Panel } from './card';
-import { assignment, instrumentOf, PANELS, STEP_SECONDS } from './panels';
+import { instrumentOf, PANELS, STEP_SECONDS, switchOf } from './panels';
 import type { Picture } from './use_panel_plot';
 
 const TITLE = 'Spread over ranks';
@@ -93,7 +93,7 @@ function Far({ page }: { page: TrainingBoard }) {
 function Alone({ page, height }: { page: TrainingBoard; height: number }) {
   const training = page.training.value!;
   const { ranks, world_size: world } = training.export;
-  const told = training.switches.find((s) => /STRATEGY/.test(s.text));
+  const told = switchOf(training, 'STRATEGY');
   const who = ranks.length === 1 ? `rank ${ranks[0]} alone` : ranks.length === 0 ? 'no rank' : 'no two ranks';
   const of = world !== null && world > 1 ? ` of ${formatCount(world)}` : '';
   return (
@@ -104,7 +104,7 @@ function Alone({ page, height }: { page: TrainingBoard; height: number }) {
       unit=""
       height={height}
       text={told?.text ?? `${who}${of} exports: there is nothing to hold beside each other.`}
-      command={assignment(told?.text) ?? 'MEGATRON_OTEL_EXPORT_STRATEGY=all_ranks'}
+      command={told?.key ?? null}
     />
   );
 }

@@ -15,7 +15,7 @@ import {
   toSteps,
 } from '../../src/training/fold';
 import { literal } from '../../src/training/others';
-import { absence, assignment, PANELS } from '../../src/training/panels';
+import { absence, PANELS, switchOf } from '../../src/training/panels';
 import { columnAt, stackOf } from '../../src/training/parts';
 import { chartOf, type Drawn, LINES_MAX, readKeys, skipsOf, type Wanted } from '../../src/training/read';
 import { spreadOf } from '../../src/training/spread';
@@ -160,7 +160,7 @@ describe('a counter', () => {
     const of = (rank: string, values: number[]) => piece([1, 2, 3], values, { labels: { dl_rank: rank } });
     const pieces = [of('0', [0, 1, 1]), of('1', [0, 1, 3])];
     const data = new Map([
-      ['skipped_iters', { axis: 'step' as const, pieces, moved: false, came: 2, total: 2 }],
+      ['skipped_iters', { axis: 'step' as const, pieces, range: null, moved: false, came: 2, total: 2 }],
     ]);
     expect(skipsOf(data, 'r', true)).toEqual([
       { x: 2, by: 1 },
@@ -278,6 +278,7 @@ describe('reading the panels', () => {
           nonFinite: [{ x: 3, kind: 'NaN' as const, count: 1 }],
         }),
       ),
+      range: null,
       moved: false,
       came: ranks,
       total: ranks,
@@ -440,18 +441,15 @@ describe('sentences', () => {
         i.key === key ? { ...i, present: false, metric: null, ...more } : i,
       ),
     });
-    const flops = absent('throughput_tflops', {
-      filled_by: '`--log-throughput`',
-      text: 'the trainer does not send it',
-    });
-    expect(absence(flops, 'throughput_tflops')).toEqual({
-      text: 'the trainer does not send it',
-      command: '--log-throughput',
-    });
-    expect(assignment('set `MEGATRON_OTEL_EXPORT_STRATEGY=all_ranks` on every rank')).toBe(
-      'MEGATRON_OTEL_EXPORT_STRATEGY=all_ranks',
-    );
-    expect(assignment('nothing to set')).toBeNull();
+    const text = 'It is filled by `--log-throughput`.';
+    const flops = absent('throughput_tflops', { filled_by: '`--log-throughput`', text });
+    expect(absence(flops, 'throughput_tflops')).toEqual({ text, command: '--log-throughput' });
+    const all = { ...flops, switches: [{ key: 'MEGATRON_OTEL_ENABLED=1', text: 'Lets it export.' }] };
+    const off = absent('loss', { text: 'Nothing has arrived: `MEGATRON_OTEL_ENABLED=1` and `X` send them.' });
+    expect(absence({ ...off, switches: all.switches }, 'loss').command).toBe('MEGATRON_OTEL_ENABLED=1');
+    expect(absence(off, 'grad_norm').command).toBeNull();
+    expect(switchOf(all, 'ENABLED')?.text).toBe('Lets it export.');
+    expect(switchOf(all, 'STRATEGY')).toBeUndefined();
   });
 
   test('every panel has an instrument', () => {
