@@ -44,7 +44,7 @@ pub(super) fn take(shared: &Shared, arrival: &Arrival<'_>) -> Result<Outcome, Ta
     if batch.spans.is_empty() && batch.changes.is_empty() {
         return Ok(outcome);
     }
-    intake::keep(shared, batch)?;
+    intake::keep_of_runs(shared, batch)?;
     seen.stored();
     Ok(outcome)
 }
