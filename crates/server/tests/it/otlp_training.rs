@@ -236,6 +236,10 @@ fn spans_of_equal_ids_are_drawn_on_the_lane_of_their_rank() {
             (last["step"].clone(), last["total"].clone(), last["left_out"].clone()),
             (json!(3), json!(16), json!(13))
         );
+        let six = timeline(&world, "part=spans&step=2&limit=6").await;
+        let mut longest = numbers(&six["spans"]["length_us"]);
+        longest.sort_by(f64::total_cmp);
+        assert_eq!(longest, [2e6, 2e6, 4e6, 4e6, 4e6, 4e6], "the shortest are left out");
         let ms = |seconds: i64| (start_ns / S + seconds) * 1_000;
         let range = timeline(&world, &format!("part=spans&from={}&to={}", ms(-5), ms(60))).await;
         assert_eq!((range["total"].clone(), range["step"].clone()), (json!(48), Value::Null));
@@ -357,4 +361,274 @@ fn questions_that_make_no_sense_are_told_so() {
             assert_eq!(asked.await.unwrap(), 400, "{query}");
         }
     });
+}
+
+async fn training(world: &World) -> Value {
+    let id = world.the_run().await["run_id"].as_str().unwrap().to_owned();
+    world.get(&format!("runs/{id}/training")).await
+}
+
+#[test]
+fn points_without_steps_are_placed_by_the_iterations_that_spans_tell() {
+    let world = World::new();
+    let rank = Process::new("r1", 3);
+    let start_ns = train(&world, std::slice::from_ref(&rank), 5, 10);
+    for (seconds, loss) in [(2, 9.0), (9, 3.0), (13, 2.5), (21, 2.0)] {
+        rank.gauges(&world.running, start_ns + seconds * S, &[("loss", loss)]);
+    }
+    block(async {
+        let id = world.the_run().await["run_id"].as_str().unwrap().to_owned();
+        let points = world.get(&format!("runs/{id}/points?metric=megatron_training_loss&axis=step")).await;
+        let series = &points["series"][0];
+        // The first point is of a time before any iteration had ended.
+        assert_eq!(
+            (numbers(&series["x"]), numbers(&series["last"])),
+            (vec![2.0, 3.0, 5.0], vec![3.0, 2.5, 2.0])
+        );
+        let few = world
+            .get(&format!("runs/{id}/points?metric=megatron_training_loss&axis=step&buckets=1&from=2"))
+            .await;
+        assert_eq!(
+            (few["series"][0]["count"].clone(), few["series"][0]["x"].clone()),
+            (json!([3]), json!([5]))
+        );
+        let metrics = world.get(&format!("runs/{id}/metrics")).await;
+        let loss =
+            metrics["metrics"].as_array().unwrap().iter().find(|m| m["name"] == "megatron_training_loss");
+        assert_eq!(loss.unwrap()["last_step"], json!(5));
+        let timed = world.get(&format!("runs/{id}/points?metric=megatron_training_loss&axis=time")).await;
+        assert_eq!(timed["series"][0]["x"].as_array().unwrap().len(), 4);
+    });
+}
+
+#[test]
+fn what_is_known_of_a_training_is_told_with_what_is_missing() {
+    let world = World::new();
+    let rank = Process::new("r1", 3)
+        .with("nv.gpu.model", json!("NVIDIA H100 80GB HBM3"))
+        .with("megatron.precision", json!("bf16"));
+    let now_ns = now_ns();
+    let loss = [f64::NAN, 2.0, f64::INFINITY, f64::NAN, 1.5];
+    for (at, loss) in loss.into_iter().enumerate() {
+        let time_ns = now_ns - (50 - at as i64 * 10) * S;
+        rank.gauges(&world.running, time_ns, &[("loss", loss), ("throughput_tflops", 400.0)]);
+    }
+    block(async {
+        let told = training(&world).await;
+        assert_eq!(told["ids"], json!(["r1"]));
+        let export = &told["export"];
+        assert_eq!((export["ranks"].clone(), export["world_size"].clone()), (json!([3]), json!(4)));
+        assert_eq!(
+            (export["interval_seconds"].clone(), export["text"].clone()),
+            (json!(10.0), json!("Rank 3 of 4 exports."))
+        );
+        let row = |key: &str| {
+            let rows = told["instruments"].as_array().unwrap();
+            rows.iter().find(|row| row["key"] == key).unwrap().clone()
+        };
+        assert_eq!(
+            (row("loss")["present"].clone(), row("loss")["metric"].clone()),
+            (json!(true), json!("megatron_training_loss"))
+        );
+        assert_eq!(row("grad_norm")["present"], json!(false));
+        assert!(row("memory_allocated_gb")["text"].as_str().unwrap().contains("CUDA"));
+        let non_finite = &told["non_finite"];
+        assert_eq!(non_finite.as_object().unwrap().len(), 1);
+        assert_eq!(
+            non_finite["loss"],
+            json!({ "nan": 2, "positive_infinite": 1, "negative_infinite": 0,
+                    "last_time": (now_ns - 20 * S) / 1_000_000, "last_step": null })
+        );
+        assert_eq!(told["skipped"]["total"], json!(0.0), "no series of the counter is none");
+        let mfu = &told["mfu"];
+        assert_eq!(
+            (mfu["gpu"].clone(), mfu["dtype"].clone(), mfu["peak_flops"].clone()),
+            (json!("h100-sxm"), json!("bf16"), json!(989e12))
+        );
+        assert_eq!((mfu["ratio"].as_f64().unwrap() * 1e4).round(), 4_044.0);
+        assert_eq!(
+            (mfu["present"].clone(), mfu["is_error"].clone(), mfu["reason"].clone()),
+            (json!(true), json!(false), Value::Null)
+        );
+        let switches: Vec<&str> =
+            told["switches"].as_array().unwrap().iter().map(|s| s["key"].as_str().unwrap()).collect();
+        assert_eq!(switches, ["MEGATRON_OTEL_RANK_STRATEGY=all_ranks", "MEGATRON_OTEL_SPAN_GROUPS=per_step"]);
+    });
+    rank.gauges(&world.running, now_ns, &[("throughput_tflops", 1_200.0)]);
+    block(async {
+        let mfu = training(&world).await["mfu"].clone();
+        assert_eq!(mfu["is_error"], json!(true));
+        assert!(mfu["text"].as_str().unwrap().contains("more than its peak"), "{mfu}");
+    });
+}
+
+#[test]
+fn a_utilization_that_can_not_be_told_says_why() {
+    let check = |gpu: &str, precision: &str, gauge: &str, reason: &str| {
+        let world = World::new();
+        let said = [("nv.gpu.model", gpu), ("megatron.precision", precision)];
+        let said = said.into_iter().filter(|(_, value)| !value.is_empty());
+        let rank = said.fold(Process::new("r1", 0), |rank, (key, value)| rank.with(key, json!(value)));
+        rank.gauges(&world.running, now_ns(), &[(gauge, 400.0)]);
+        block(async {
+            let mfu = training(&world).await["mfu"].clone();
+            assert_eq!(
+                (mfu["reason"].clone(), mfu["present"].clone()),
+                (json!(reason), json!(false)),
+                "{mfu}"
+            );
+            assert!(mfu["text"].as_str().unwrap().ends_with('.'), "{mfu}");
+        });
+    };
+    let (h100, throughput) = ("NVIDIA H100 80GB HBM3", "throughput_tflops");
+    check("", "", throughput, "no_device");
+    check("Frobnicator 9000", "bf16", throughput, "unknown_device");
+    check(h100, "", throughput, "no_dtype");
+    check(h100, "fp4", throughput, "no_dtype");
+    check(h100, "bf16", "loss", "no_throughput");
+}
+
+#[test]
+fn facts_that_utilization_is_reckoned_from_are_series() {
+    let world = World::with(|config| {
+        config.own_metrics = true;
+        config.own_metrics_interval = std::time::Duration::from_millis(50);
+    });
+    let rank = Process::new("r1", 0)
+        .with("nv.gpu.model", json!("NVIDIA H100 80GB HBM3"))
+        .with("megatron.precision", json!("bf16"));
+    rank.gauges(&world.running, now_ns(), &[("loss", 2.0)]);
+    block(async {
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        loop {
+            let url = format!(
+                "{}/api/v1/query?query=tg_run_gpus%20*%20on%20(gpu_model,dtype)%20group_left%20()%20tg_peak_flops%7Bkind=%22dense%22%7D",
+                world.running.url
+            );
+            let asked = tokio::task::spawn_blocking(move || {
+                ureq::get(&url).call().unwrap().body_mut().read_to_string().unwrap()
+            });
+            let answer: Value = serde_json::from_str(&asked.await.unwrap()).unwrap();
+            if let Some(found) = answer["data"]["result"].get(0) {
+                assert_eq!(found["value"][1], json!("3956000000000000"), "four ranks: {answer}");
+                assert_eq!(found["metric"]["run"], json!("r1"));
+                break;
+            }
+            assert!(std::time::Instant::now() < until, "waited in vain: {answer}");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    });
+}
+
+/// Bytes of a file as they are, and what is packed in it with zstd.
+fn unpacked(all: &[u8]) -> Vec<Vec<u8>> {
+    const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+    let starts = all.windows(4).enumerate().filter(|(_, part)| *part == MAGIC).map(|(at, _)| at);
+    let frame = |at: usize| {
+        let mut out = Vec::new();
+        let mut decoder = zstd::stream::read::Decoder::with_buffer(&all[at..]).unwrap().single_frame();
+        std::io::Read::read_to_end(&mut decoder, &mut out).is_ok().then_some(out)
+    };
+    starts.filter_map(frame).chain([all.to_vec()]).collect()
+}
+
+/// Every file below a folder that holds these bytes, also packed.
+fn holding(folder: &std::path::Path, bytes: &[u8]) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(holding(&path, bytes));
+        } else if unpacked(&std::fs::read(&path).unwrap())
+            .iter()
+            .any(|all| all.windows(bytes.len()).any(|part| part == bytes))
+        {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// A span with what somebody typed, in every place that it may come in.
+fn typed(rank: &Process) -> Vec<Sent> {
+    let mut spans = rank.iteration(1, now_ns() - 10 * S);
+    for span in &mut spans {
+        span.attributes["gen_ai.prompt"] =
+            json!("XYZZYTEXT mail ann@example.org, key sk-abcdefghijklmnop0123456789");
+        span.attributes["gen_ai.completion.0.content"] = json!("XYZZYTEXT");
+        span.attributes["prompt"] = json!("XYZZYTEXT");
+        span.attributes["api_key"] = json!("XYZZYKEY");
+        span.attributes["gen_ai.usage.input_tokens"] = json!(12);
+    }
+    spans
+}
+
+#[test]
+fn nothing_that_somebody_typed_is_on_the_disk() {
+    let world = World::with(|config| config.seal_points = 1);
+    let rank = Process::new("r1", 0).with("prompt", json!("XYZZYTEXT"));
+    rank.spans(&world.running, &typed(&rank));
+    block(async {
+        let drawn = timeline(&world, "part=spans&step=1").await;
+        assert_eq!((drawn["total"].clone(), drawn["texts_hidden"].clone()), (json!(4), json!(false)));
+        let one =
+            timeline(&world, &format!("part=span&instance=r1-rank0&trace={TRACE}&id=000000000000000b")).await;
+        assert_eq!(one["span"]["attributes"], json!([["gen_ai.usage.input_tokens", 12]]));
+    });
+    let World { running, _folder: folder } = world;
+    let data = folder.path().join("data");
+    running.stop();
+    assert!(!holding(&data, b"megatron").is_empty(), "the search finds what is there");
+    for secret in ["XYZZYTEXT", "XYZZYKEY", "ann@example"] {
+        assert_eq!(holding(folder.path(), secret.as_bytes()), Vec::<std::path::PathBuf>::new(), "{secret}");
+    }
+}
+
+#[test]
+fn a_project_that_asks_for_texts_has_them_redacted_and_for_admins_only() {
+    let world = World::with(|config| {
+        config.seal_points = 1;
+        config.otlp.keep_text = vec![(String::new(), String::new(), "megatron-lm".into())];
+        let variable = |name: &str| (name == "TRUEGAUGE_TOKEN").then(|| "all".to_owned());
+        let before = config.clone();
+        *config = server::Config::resolve(before, &server::config::Given::new(), &variable, None).unwrap();
+    });
+    let rank = Process::new("r1", 0);
+    let url = world.running.url.clone();
+    let ask = |method: &'static str, path: String, token: String, body: Option<Value>| {
+        let url = format!("{url}/api/tg/v1/{path}");
+        let bearer = format!("Bearer {token}");
+        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
+        let mut answer = match (method, body) {
+            ("POST", Some(body)) => {
+                agent.post(&url).header("authorization", &bearer).send(body.to_string()).unwrap()
+            }
+            _ => agent.get(&url).header("authorization", &bearer).call().unwrap(),
+        };
+        serde_json::from_str::<Value>(&answer.body_mut().read_to_string().unwrap()).unwrap()
+    };
+    rank.spans_with(&world.running, &typed(&rank), &[("authorization", "Bearer all")]);
+    let reader = ask("POST", "tokens".into(), "all".into(), Some(json!({ "name": "r", "scopes": ["read"] })));
+    let reader = reader["token"].as_str().unwrap_or_else(|| panic!("{reader}")).to_owned();
+    let id = ask("GET", "runs".into(), "all".into(), None)["runs"][0]["run_id"].as_str().unwrap().to_owned();
+    let one = format!("runs/{id}/timeline?part=span&instance=r1-rank0&trace={TRACE}&id=000000000000000b");
+    let seen = ask("GET", one.clone(), "all".into(), None);
+    let attributes = seen["span"]["attributes"].as_array().unwrap();
+    let of = |key: &str| attributes.iter().find(|pair| pair[0] == key).map(|pair| pair[1].clone());
+    assert_eq!(of("gen_ai.prompt"), Some(json!("XYZZYTEXT mail [address], key [secret]")));
+    assert_eq!((of("prompt"), of("api_key")), (Some(json!("XYZZYTEXT")), None));
+    assert_eq!(seen["texts_hidden"], json!(false));
+    let hidden = ask("GET", one, reader.clone(), None);
+    assert_eq!(hidden["span"]["attributes"], json!([["gen_ai.usage.input_tokens", 12]]));
+    assert_eq!(hidden["texts_hidden"], json!(true));
+    let drawn = ask("GET", format!("runs/{id}/timeline?part=spans&step=1"), reader, None);
+    assert_eq!(drawn["texts_hidden"], json!(true));
+    let World { running, _folder: folder } = world;
+    running.stop();
+    // So that the test of what is not kept looks in the right way.
+    assert!(!holding(&folder.path().join("data"), b"XYZZYTEXT").is_empty());
+    for secret in ["XYZZYKEY", "ann@example", "sk-abcdef"] {
+        assert!(holding(folder.path(), secret.as_bytes()).is_empty(), "{secret}");
+    }
 }

@@ -45,7 +45,7 @@ pub(crate) struct SpansAnswer {
     spans: SpanColumns,
     /// Spans that were found.
     total: usize,
-    /// Those of them that are not in the answer.
+    /// Those of them that are not in the answer: the shortest.
     left_out: usize,
     steps: Option<Steps>,
     /// Whether texts are kept of this run that only an admin may read.
@@ -165,24 +165,16 @@ pub(super) fn answer(of: &Of<'_>, params: &Params) -> Result<SpansAnswer, ApiErr
     };
     let windows = Windows::of(of, &asked, step)?;
     let shifts = clock_shifts(of, step, steps)?;
-    let mut drawn = Drawn { shifts, ..Drawn::default() };
-    let mut total = 0;
-    if let Some(time_ns) = windows.reach() {
-        let ask = SpanAsk {
-            time_ns: time_ns.0..=time_ns.1,
-            ranks: asked.ranks.clone(),
-            names: asked.names.clone(),
-            ..of.ask()
-        };
-        of.each(&ask, VISITED_MAX, &mut |span| {
-            if windows.holds(&span) {
-                total += 1;
-                if total <= asked.limit {
-                    drawn.take(span);
-                }
-            }
-        })?;
-    }
+    let ask = windows.reach().map(|(from, to)| SpanAsk {
+        time_ns: from..=to,
+        ranks: asked.ranks.clone(),
+        names: asked.names.clone(),
+        ..of.ask()
+    });
+    let (drawn, total) = match ask {
+        Some(ask) => longest(of, &ask, &windows, asked.limit, shifts)?,
+        None => (Drawn::default(), 0),
+    };
     let mut answer = drawn.finish();
     answer.run_id = of.id.to_string();
     answer.step = step;
@@ -195,6 +187,50 @@ pub(super) fn answer(of: &Of<'_>, params: &Params) -> Result<SpansAnswer, ApiErr
         answer.text = Some(why_empty(of, step, steps));
     }
     Ok(answer)
+}
+
+/// Spans to draw and how many there are; where they are more than `limit`, the longest, since whoever looks
+/// at so much time sees those.
+fn longest(
+    of: &Of<'_>,
+    ask: &SpanAsk,
+    windows: &Windows,
+    limit: usize,
+    shifts: HashMap<String, Shift>,
+) -> Result<(Drawn, usize), ApiError> {
+    let length_ns = |span: &Span| span.end_ns.saturating_sub(span.start_ns).max(0);
+    let each = |take: &mut dyn FnMut(Span)| {
+        of.each(ask, VISITED_MAX, &mut |span| {
+            if windows.holds(&span) {
+                take(span);
+            }
+        })
+    };
+    let mut lengths_ns = Vec::new();
+    let mut drawn = Drawn { shifts, ..Drawn::default() };
+    each(&mut |span| {
+        lengths_ns.push(length_ns(&span));
+        if lengths_ns.len() <= limit {
+            drawn.take(span);
+        }
+    })?;
+    let total = lengths_ns.len();
+    if total <= limit {
+        return Ok((drawn, total));
+    }
+    let (longer, &mut least_ns, _) = lengths_ns.select_nth_unstable_by_key(limit - 1, |ns| Reverse(*ns));
+    let mut spare = limit - longer.iter().filter(|ns| **ns > least_ns).count();
+    drawn = Drawn { shifts: std::mem::take(&mut drawn.shifts), ..Drawn::default() };
+    each(&mut |span| {
+        let ns = length_ns(&span);
+        if ns == least_ns && spare > 0 {
+            spare -= 1;
+            drawn.take(span);
+        } else if ns > least_ns {
+            drawn.take(span);
+        }
+    })?;
+    Ok((drawn, total))
 }
 
 fn why_empty(of: &Of<'_>, step: Option<i64>, steps: Option<(i64, i64)>) -> String {
