@@ -1,7 +1,11 @@
 //! A row of cells over a range of an axis.
 
+use std::sync::Arc;
+
 use model::{NANOS_PER_MILLI, NANOS_PER_SECOND, Sample};
 use store::Summary;
+
+use crate::otlp::StepLine;
 
 /// What an f64 of milliseconds since the epoch rounds away, and a little more: a point whose x comes
 /// back as the end of a range is in it.
@@ -75,44 +79,55 @@ impl Axis {
 }
 
 /// How samples get their place on an axis.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Lens {
     /// The axis.
     pub(crate) axis: Axis,
     /// The run's start, nanoseconds.
     pub(crate) start_ns: i64,
+    /// What gives samples a step that have none of their own; none where they have.
+    pub(crate) steps: Option<Arc<StepLine>>,
 }
 
 impl Lens {
     /// A sample's key; none when the axis is steps and it has no step.
-    pub(crate) fn key(self, sample: &Sample) -> Option<i64> {
+    pub(crate) fn key(&self, sample: &Sample) -> Option<i64> {
         match self.axis {
-            Axis::Step => sample.step,
+            Axis::Step => match &self.steps {
+                Some(line) => line.at(sample.time_ns),
+                None => sample.step,
+            },
             Axis::Time => Some(sample.time_ns),
             Axis::Relative => Some(sample.time_ns.saturating_sub(self.start_ns)),
         }
     }
 
     /// Least and greatest key of a chunk.
-    pub(crate) fn keys(self, summary: &Summary) -> Option<(i64, i64)> {
+    pub(crate) fn keys(&self, summary: &Summary) -> Option<(i64, i64)> {
         let (from, to) = summary.time_ns;
         match self.axis {
-            Axis::Step => summary.steps,
+            Axis::Step => match &self.steps {
+                Some(line) => line.between(from, to),
+                None => summary.steps,
+            },
             Axis::Time => Some((from, to)),
             Axis::Relative => Some((from.saturating_sub(self.start_ns), to.saturating_sub(self.start_ns))),
         }
     }
 
-    /// The key of a chunk's last point; none when the axis is steps and it has none.
-    pub(crate) fn last_key(self, summary: &Summary) -> Option<i64> {
+    /// The key of a chunk's last point; none when the axis is steps and not every point of it has one.
+    pub(crate) fn last_key(&self, summary: &Summary) -> Option<i64> {
         match self.axis {
-            Axis::Step => summary.last_step,
+            Axis::Step => match &self.steps {
+                Some(line) => line.at(summary.time_ns.0).and_then(|_| line.at(summary.time_ns.1)),
+                None => summary.last_step,
+            },
             Axis::Time | Axis::Relative => self.keys(summary).map(|(_, last)| last),
         }
     }
 
     /// The times that can hold keys of `from..=to`.
-    pub(crate) fn times(self, from: i64, to: i64) -> (i64, i64) {
+    pub(crate) fn times(&self, from: i64, to: i64) -> (i64, i64) {
         match self.axis {
             Axis::Step => (i64::MIN, i64::MAX),
             Axis::Time => (from, to),

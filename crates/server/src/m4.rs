@@ -316,10 +316,10 @@ mod tests {
                     Sample { time_ns, value: *value, step: Some(step) }
                 })
                 .collect();
-            let lens = Lens { axis, start_ns: 1_000 };
+            let lens = Lens { axis, start_ns: 1_000, steps: None };
             let cells = Cells::new(from, from + length, count);
             let attempts = Attempts { starts: vec![(0, 1), (1_000 + restart, 2)] };
-            let mut fold = Fold::new(lens, cells, &attempts);
+            let mut fold = Fold::new(lens.clone(), cells, &attempts);
             for samples in samples.chunks(cut) {
                 fold.chunk(&piece(samples)).unwrap();
             }
@@ -345,7 +345,7 @@ mod tests {
                 .collect();
             let cells = Cells::new(0, values.len() as i64 - 1, count);
             let attempts = Attempts::one(1);
-            let mut fold = Fold::new(Lens { axis: Axis::Step, start_ns: 0 }, cells, &attempts);
+            let mut fold = Fold::new(Lens { axis: Axis::Step, start_ns: 0, steps: None }, cells, &attempts);
             for samples in samples.chunks(100) {
                 fold.chunk(&piece(samples)).unwrap();
             }
@@ -367,7 +367,8 @@ mod tests {
         let samples: Vec<Sample> =
             (0..1_000).map(|at| Sample { time_ns: at, value: at as f64, step: Some(at) }).collect();
         let attempts = Attempts::one(1);
-        let mut fold = Fold::new(Lens { axis: Axis::Time, start_ns: 0 }, Cells::new(0, 999, 10), &attempts);
+        let mut fold =
+            Fold::new(Lens { axis: Axis::Time, start_ns: 0, steps: None }, Cells::new(0, 999, 10), &attempts);
         for samples in samples.chunks(50) {
             fold.chunk(&piece(samples)).unwrap();
         }

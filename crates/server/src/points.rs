@@ -120,7 +120,9 @@ impl Reading {
         axis: Axis,
         (from, to): (i64, i64),
     ) -> Result<Self, ApiError> {
-        let lens = Lens { axis, start_ns: run_start_ns(shared, run) };
+        let steps =
+            (axis == Axis::Step).then(|| shared.sources.step_lines.of(shared, run.id(), &series)).flatten();
+        let lens = Lens { axis, start_ns: run_start_ns(shared, run), steps };
         let attempts = if axis == Axis::Step {
             Attempts::of(run)
         } else {
@@ -211,7 +213,7 @@ impl Reading {
         store: &Store,
         cells: Cells,
     ) -> Result<(BTreeMap<u32, Buckets>, u64), ApiError> {
-        let mut fold = Fold::new(self.lens, cells, &self.attempts);
+        let mut fold = Fold::new(self.lens.clone(), cells, &self.attempts);
         self.chunks(store, cells.range(), &mut |chunk| fold.chunk(chunk))?;
         Ok(fold.finish())
     }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use model::MetricKind;
+use model::{MetricKind, RunId};
 use serde::Serialize;
-use store::{SeriesInfo, Store};
+use store::SeriesInfo;
 use utoipa::ToSchema;
 
 use crate::about::{About, Catalog, only_grows};
 use crate::access::Caller;
-use crate::app::{App, read};
+use crate::app::{App, Shared, read};
 use crate::clock::to_ms;
 use crate::error::ApiError;
 use crate::own::is_logged;
@@ -36,7 +36,7 @@ pub(crate) struct Metric {
     /// Scale of its steps.
     scale: String,
     points: u64,
-    /// Step of the latest point.
+    /// Step of the latest point; where points have times only, the last iteration that had ended by then.
     last_step: Option<i64>,
     /// Value of the latest point; `"NaN"`, `"+Inf"`, `"-Inf"` where it is that.
     #[schema(value_type = f64)]
@@ -54,8 +54,10 @@ pub(crate) struct Metric {
 }
 
 impl Metric {
-    fn of(series: &SeriesInfo, store: &Store, catalog: &Catalog<'_>) -> Self {
-        let About { kind, unit, help, caveat } = catalog.about(store, series.labels.metric());
+    fn of(series: &SeriesInfo, (shared, run): (&Shared, RunId), catalog: &Catalog<'_>) -> Self {
+        let placed =
+            || shared.sources.step_lines.of(shared, run, series).and_then(|line| line.at(series.time_ns.1));
+        let About { kind, unit, help, caveat } = catalog.about(&shared.store, series.labels.metric());
         let grows = kind != MetricKind::Unknown && only_grows(series.labels.metric(), kind);
         let kind = if grows { MetricKind::Counter } else { MetricKind::Gauge };
         Self {
@@ -64,7 +66,7 @@ impl Metric {
             labels: shown_labels(&series.labels),
             scale: series.labels.get("scale").unwrap_or(model::DEFAULT_SCALE).to_owned(),
             points: series.points,
-            last_step: series.last_step,
+            last_step: series.last_step.or_else(placed),
             last: super::json_number(series.last),
             first_time_ms: to_ms(series.time_ns.0),
             last_time_ms: to_ms(series.time_ns.1),
@@ -91,7 +93,7 @@ pub(crate) async fn list(
         let mut series = shared.store.run_series(id);
         series.retain(|one| is_logged(one.labels.metric()));
         let catalog = Catalog::new(&shared.config.catalog);
-        let metrics = series.iter().map(|one| Metric::of(one, &shared.store, &catalog)).collect();
+        let metrics = series.iter().map(|one| Metric::of(one, (shared, id), &catalog)).collect();
         Ok(Json(MetricsAnswer { metrics }))
     })
     .await

@@ -13,6 +13,7 @@ mod metrics;
 mod runs;
 mod spans;
 mod state;
+mod steps;
 pub(crate) mod text;
 
 use std::cell::Cell;
@@ -30,6 +31,7 @@ pub(crate) use logs::IS_TEXT;
 pub(crate) use runs::{ATTRIBUTE_PREFIX, Seen, Sources, has_telemetry};
 pub(crate) use spans::{ITERATION_SPANS, STEP_SERIES, is_iteration};
 pub(crate) use state::Streams;
+pub(crate) use steps::StepLine;
 pub(crate) use text::{hide_texts, keeps as keeps_text};
 
 /// A request that came in whole.

@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 use wire::otlp::answer::Signal;
 use wire::otlp::{Refusal, Resource, is_text_key};
 
+use super::steps::StepLines;
 use crate::access::Caller;
 use crate::app::Shared;
 use crate::ingest;
@@ -51,7 +52,11 @@ const FIELDS_OF_PROCESS: [&str; 6] = ["run_id", "rank", "local_rank", "gpu_uuid"
 
 /// What is known of the processes that sent something since the server started.
 #[derive(Debug, Default)]
-pub(crate) struct Sources(Mutex<HashMap<WriterId, Known>>);
+pub(crate) struct Sources {
+    known: Mutex<HashMap<WriterId, Known>>,
+    /// Iterations of runs, as their processes told them.
+    pub(crate) step_lines: StepLines,
+}
 
 /// What is known of one process.
 #[derive(Debug, Clone, Default)]
@@ -115,7 +120,7 @@ impl Known {
 
 impl Sources {
     fn lock(&self) -> MutexGuard<'_, HashMap<WriterId, Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The silence after which a process counts as gone, from which its interval follows.

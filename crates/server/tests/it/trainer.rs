@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use server::Running;
 
-use crate::otlp_peer::{JSON, post};
+use crate::otlp_peer::JSON;
 
 /// A second, nanoseconds.
 pub(crate) const S: i64 = 1_000_000_000;
@@ -88,6 +88,11 @@ impl Process {
 
     /// Sends spans; what the server answers.
     pub(crate) fn spans(&self, running: &Running, spans: &[Sent]) -> Value {
+        self.spans_with(running, spans, &[])
+    }
+
+    /// The same with further headers.
+    pub(crate) fn spans_with(&self, running: &Running, spans: &[Sent], headers: &[(&str, &str)]) -> Value {
         let id = |id: u64| format!("{id:016x}");
         let spans: Vec<Value> = spans
             .iter()
@@ -106,7 +111,7 @@ impl Process {
         let scoped = json!([{ "scope": { "name": "nemo.lens" }, "spans": spans }]);
         send(
             running,
-            "traces",
+            ("traces", headers),
             &json!({ "resourceSpans": [{ "resource": self.resource(), "scopeSpans": scoped }] }),
         )
     }
@@ -132,7 +137,7 @@ impl Process {
         let scoped = json!([{ "scope": { "name": "nemo.lens" }, "metrics": metrics }]);
         send(
             running,
-            "metrics",
+            ("metrics", &[]),
             &json!({ "resourceMetrics": [{ "resource": self.resource(), "scopeMetrics": scoped }] }),
         )
     }
@@ -153,8 +158,11 @@ impl Process {
     }
 }
 
-fn send(running: &Running, signal: &str, body: &Value) -> Value {
-    let answer = post(running.addr, &format!("/v1/{signal}"), JSON, body.to_string().as_bytes());
+fn send(running: &Running, (signal, headers): (&str, &[(&str, &str)]), body: &Value) -> Value {
+    let headers = [&[("content-type", JSON)], headers].concat();
+    let body = body.to_string();
+    let answer =
+        crate::otlp_peer::send(running.addr, "POST", &format!("/v1/{signal}"), &headers, body.as_bytes());
     assert_eq!(answer.status, 200, "{answer:?}");
     serde_json::from_slice(&answer.body).unwrap()
 }
