@@ -1,4 +1,5 @@
-//! How long samples of no run and their roll-ups are kept, and how many series there may be.
+//! How long samples of no run, their roll-ups, spans and log records are kept, and how many series there
+//! may be.
 
 use std::time::Duration;
 
@@ -15,6 +16,10 @@ pub struct RetentionConfig {
     pub rollup_1m: Duration,
     /// How long roll-ups of 15 minutes are kept; none are made when zero.
     pub rollup_15m: Duration,
+    /// How long spans are kept.
+    pub spans: Duration,
+    /// How long log records are kept.
+    pub records: Duration,
     /// Most series of the runs of one project.
     pub project_series: usize,
     /// Most series that belong to no run.
@@ -32,6 +37,8 @@ impl Default for RetentionConfig {
             raw_bytes: u64::MAX,
             rollup_1m: days(90),
             rollup_15m: days(365),
+            spans: days(14),
+            records: days(14),
             project_series: model::SERIES_PER_PROJECT_MAX,
             fleet_series: model::FLEET_SERIES_MAX,
         }
@@ -48,6 +55,8 @@ impl RetentionConfig {
             fleet_bytes_max: self.raw_bytes,
             minute_retention_ns: nanos(self.rollup_1m),
             quarter_retention_ns: nanos(self.rollup_15m),
+            span_retention_ns: nanos(self.spans),
+            record_retention_ns: nanos(self.records),
             project_series_max: self.project_series,
             fleet_series_max: self.fleet_series,
             ..store::Options::default()
@@ -65,7 +74,7 @@ fn count(text: &str) -> Result<usize, String> {
 }
 
 /// Those settings.
-pub(super) const FIELDS: [Field; 6] = [
+pub(super) const FIELDS: [Field; 8] = [
     field(
         "retention_raw",
         "retention-raw",
@@ -111,6 +120,28 @@ pub(super) const FIELDS: [Field; 6] = [
         },
     ),
     field(
+        "retention_spans",
+        "retention-spans",
+        Shape::Duration,
+        "14d",
+        "How long spans are kept, by whole days; those of a deleted run go with it",
+        |c, v| {
+            c.retention.spans = duration(one(v)?)?;
+            Ok(())
+        },
+    ),
+    field(
+        "retention_records",
+        "retention-records",
+        Shape::Duration,
+        "14d",
+        "How long log records are kept, by whole days; those of a deleted run go with it",
+        |c, v| {
+            c.retention.records = duration(one(v)?)?;
+            Ok(())
+        },
+    ),
+    field(
         "limits_project_series",
         "limits-project-series",
         Shape::Number,
@@ -147,6 +178,7 @@ mod tests {
         assert_eq!((options.reserve_bytes, options.fleet_bytes_max), (5, 7));
         assert_eq!((options.fleet_retention_ns, options.minute_retention_ns), (2 * day_ns, 0));
         assert_eq!(options.quarter_retention_ns, 365 * day_ns);
+        assert_eq!((options.span_retention_ns, options.record_retention_ns), (14 * day_ns, 14 * day_ns));
         assert_eq!((duration_or_none("0"), duration_or_none("90d")), (Ok(Duration::ZERO), Ok(days(90))));
         assert!(duration_or_none("ninety days").is_err());
     }
