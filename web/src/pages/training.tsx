@@ -71,6 +71,7 @@ export function TrainingTab({ board }: TabProps) {
   const frame: Frame = {
     page,
     height: columns === 1 ? 226 : 184,
+    narrow: columns === 1,
     full,
     setFull: (id) => {
       full.value = id;
@@ -164,7 +165,7 @@ function Toolbar({ page }: { page: TrainingBoard }) {
 function Health({ page }: { page: TrainingBoard }) {
   const training = page.training.value;
   if (!training) return <p class="health" />;
-  const { claim, bad } = healthText(training, zone.value);
+  const { claim, bad } = healthText(training, zone.value, (time) => page.stepOf(time));
   const breakdown = page.breakdown.value;
   const errors = [...page.errors.value].filter(([what]) => what === 'ids');
   return (
@@ -233,6 +234,7 @@ function Curve(props: Frame & { spec: PanelSpec; unit: string }) {
       picture={picture}
       head={<Badges page={page} spec={spec} />}
       note={<Note page={page} spec={spec} />}
+      noteLines={isMfu && props.narrow ? 2 : 1}
       metric={instrument?.metric ?? null}
       promql={instrument?.metric ? `${instrument.metric}{run_id="${page.board.runId}"}` : null}
       error={data || error === undefined ? undefined : error}
@@ -270,7 +272,9 @@ function Note({ page, spec }: { page: TrainingBoard; spec: PanelSpec }) {
   if (!training) return null;
   if (spec.id === 'mfu') return <Sentence text={training.mfu.text} />;
   const found = training.non_finite[spec.key];
-  const bad = found ? notFiniteText(found) : '';
+  const ranks = training.export.ranks.length;
+  const over = ranks > 1 ? ` over ${formatCount(ranks)} ranks` : '';
+  const bad = found ? notFiniteText(found) + over : '';
   if (spec.id !== 'loss') return bad ? <span class="crit">{bad}</span> : null;
   const skipped = training.skipped.total ?? 0;
   return (

@@ -162,6 +162,13 @@ export class TrainingBoard {
     return view.zoomOf(this.axis.value);
   }
 
+  /** The step at a time; `null` where steps and times are not joined. */
+  stepOf(time: number): number | null {
+    const map = this.board.stepMap.value;
+    const step = map ? Math.round(stepAt(keptSteps(map), time, Infinity)) : Number.NaN;
+    return Number.isNaN(step) ? null : step;
+  }
+
   /** Spans of the attempts on the axis, where they are known. */
   attempts(): AttemptSpan[] | undefined {
     if (this.axis.value !== 'step') return undefined;

@@ -21,6 +21,7 @@ import { Trust } from '../components/trust';
 import { zone } from '../lib/clock';
 import { copy, saveCsv } from '../lib/download';
 import { runPath } from '../lib/route';
+import { shown } from '../lib/text';
 import type { TrainingBoard } from './board';
 import { type Picture, usePanelPlot } from './use_panel_plot';
 
@@ -32,6 +33,8 @@ const NOTE_HEIGHT = 18;
 export interface Frame {
   page: TrainingBoard;
   height: number;
+  /** Whether panels stand below each other. */
+  narrow: boolean;
   full: ReadonlySignal<string | null>;
   setFull: (id: string | null) => void;
   openTable: (table: Tabled) => void;
@@ -50,6 +53,8 @@ export interface PanelProps extends Frame {
   head?: ComponentChildren;
   /** Stands below the plot. */
   note?: ComponentChildren;
+  /** Lines that the note may take. */
+  noteLines?: number;
   /** The metric whose points are exported; the menu leaves out what needs one. */
   metric: string | null;
   promql: string | null;
@@ -105,7 +110,8 @@ export function Panel(props: PanelProps) {
       },
     },
   ];
-  const bottom = 4 + (below ? LEGEND_HEIGHT : 0) + (props.note ? NOTE_HEIGHT : 0);
+  const noteLines = props.noteLines ?? 1;
+  const bottom = 4 + (below ? LEGEND_HEIGHT : 0) + (props.note ? NOTE_HEIGHT * noteLines : 0);
   const range = page.rangeOf(axis);
   const finite = shape?.lines.some((l) => l.raw.some(Number.isFinite)) ?? false;
   return (
@@ -172,7 +178,7 @@ export function Panel(props: PanelProps) {
         />
       )}
       {props.note && (
-        <p class="note" style={{ bottom: `${below ? LEGEND_HEIGHT + 2 : 3}px` }}>
+        <p class="note" style={{ bottom: `${below ? LEGEND_HEIGHT + 2 : 3}px`, '--lines': noteLines }}>
           {props.note}
         </p>
       )}
@@ -212,9 +218,8 @@ export function Absent(props: {
       <div>
         <p>
           {!props.wrong && 'Absent: '}
-          <Sentence text={text} />
+          <Told text={text} command={command} />
         </p>
-        {command && <Command text={command} />}
         {props.children}
         {detail && !props.wrong && (
           <p>
@@ -226,16 +231,24 @@ export function Absent(props: {
   );
 }
 
-/** A switch to copy. */
-export function Command({ text }: { text: string }) {
+/** A sentence and the switch to copy, which stands behind it unless the sentence names it. */
+export function Told({ text, command }: { text: string; command: string | null }) {
   return (
-    <p>
-      <code>
-        <Name text={text} limit={70} />
-      </code>{' '}
-      <button type="button" class="link" onClick={() => void copy(text, 'the switch')}>
-        Copy
-      </button>
-    </p>
+    <>
+      <Sentence text={text} />
+      {command && (
+        <>
+          {' '}
+          {!text.includes(command) && (
+            <code>
+              <Name text={command} limit={70} />
+            </code>
+          )}{' '}
+          <button type="button" class="link" onClick={() => void copy(command, 'the switch')}>
+            Copy<span class="unseen"> {shown(command)}</span>
+          </button>
+        </>
+      )}
+    </>
   );
 }

@@ -1,5 +1,6 @@
 /** Runs laid over this one, by their `nemo.run.id`: the list to choose from, and those chosen. */
 import { useSignal } from '@preact/signals';
+import * as view from '../charts/view';
 import { Link } from '../components/link';
 import { Name } from '../components/name';
 import { param, setParams } from '../lib/address';
@@ -76,6 +77,14 @@ function Chosen({ page, ids }: { page: TrainingBoard; ids: string[] }) {
               </svg>
             )}
             <Name text={id} limit={24} />
+            {at > 0 && page.axis.value === 'step' && others[at - 1].map === null && (
+              <span class="warning">
+                has no steps:{' '}
+                <button type="button" class="link" onClick={() => view.setAxis('relative')}>
+                  Relative
+                </button>
+              </span>
+            )}
             {page.unknown.value.includes(id) && <span class="warning"> no run has this id</span>}
             <button
               type="button"

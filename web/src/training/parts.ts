@@ -12,6 +12,8 @@ export interface Part {
   text: string;
   /** Custom property of its colour; `null` is hatched. */
   token: string | null;
+  /** Whether no span tells of it: then it is not zero but unknown. */
+  absent: boolean;
   /** Share of each column's wall time, 0 to 1; NaN where there is none. */
   share: Float64Array;
   /** Seconds of all that is shown. */
@@ -52,6 +54,7 @@ export function stackOf(breakdown: Breakdown): Stack {
       key,
       text: key === UNATTRIBUTED ? 'unattributed' : (words.get(key)?.text ?? key),
       token: key === UNATTRIBUTED ? null : (words.get(key)?.token ?? '--peer'),
+      absent: all === 0 && breakdown.switches.some((s) => s.phase === key),
       share: seconds.map((s, at) => (wall[at] > 0 ? s / wall[at] : Number.NaN)),
       seconds: all,
       whole: wallSeconds > 0 ? all / wallSeconds : Number.NaN,

@@ -3,7 +3,7 @@ import { type Range, union } from '../charts/range';
 import { type Shape, shapeOf } from '../charts/shape';
 import { type StepMap, stepMapOf } from '../charts/step_map';
 import { varyingLabels } from '../lib/colour';
-import type { Axis, NonFinite, PointsAnswer, PointsQuestion } from '../lib/points';
+import type { Axis, Columns, NonFinite, PointsAnswer, PointsQuestion } from '../lib/points';
 import {
   foldedColumn,
   foldOf,
@@ -231,20 +231,33 @@ export function chartOf(data: KeyData, runs: Drawn[]): { shape: Shape; folded: n
     const own = data.pieces.filter((p) => p.column.runId === run.runId);
     const series = seriesOf(own);
     const named = runs.length > 1;
-    if (series.length <= (named ? 1 : LINES_MAX))
-      return named ? own.map((p) => labelled(p, { [GROUP]: run.name })) : own;
+    if (series.length <= (named ? 1 : LINES_MAX)) {
+      const once = marksOnce(series);
+      return named ? once.map((p) => labelled(p, { [GROUP]: run.name })) : once;
+    }
     folded = Math.max(folded, series.length);
     const what = `median of ${series.length}`;
     const name = named ? `${run.name} · ${what}` : what;
-    const column = { ...series[0][0].column, nonFinite: marksOf(own) };
-    return [foldedColumn(foldOf(series), column, { [GROUP]: name })];
+    const fold = foldOf(series);
+    const column = { ...series[0][0].column, nonFinite: marksOf(series, fold.interval) };
+    return [foldedColumn(fold, column, { [GROUP]: name })];
   });
   const { x, columns } = together(pieces);
-  const varying = varyingLabels(
+  const shape = shapeOf(x, columns, tellingOf(columns, folded > 0));
+  for (const line of shape.lines) line.key = line.key.replace(/^dl_rank /, 'rank ');
+  return { shape, folded };
+}
+
+/** Labels that lines are called by: the rank alone, where it tells them apart. */
+function tellingOf(columns: Columns[], folded: boolean): string[] {
+  if (folded) return [GROUP];
+  const label = ['rank', 'dl_rank'].find((key) => columns.every((c) => key in c.labels));
+  const things = new Set(columns.map((c) => JSON.stringify(c.labels))).size;
+  if (label && things > 1 && new Set(columns.map((c) => c.labels[label])).size === things) return [label];
+  return varyingLabels(
     columns.map((c) => ({ ...c.labels, scale: c.scale })),
     true,
   );
-  return { shape: shapeOf(x, columns, folded > 0 ? [GROUP] : varying), folded };
 }
 
 const labelled = (piece: Piece, labels: Record<string, string>): Piece => ({
@@ -252,15 +265,31 @@ const labelled = (piece: Piece, labels: Record<string, string>): Piece => ({
   column: { ...piece.column, labels },
 });
 
-/** What is not finite in any of the series; the same on several ranks is there once. */
-function marksOf(pieces: Piece[]): NonFinite[] {
+/** Series of which each mark is there once: ranks that export a moment apart tell of the same one. */
+function marksOnce(series: Piece[][]): Piece[] {
+  const all = series.flat();
+  const marked = all.filter((p) => p.column.nonFinite.length > 0);
+  if (series.length < 2 || marked.length < 2) return all;
+  const marks = marksOf(series, Math.max(...all.map((p) => p.column.interval)));
+  return all.map((p, at) => ({ ...p, column: { ...p.column, nonFinite: at === 0 ? marks : [] } }));
+}
+
+/** What is not finite in any of the series; what several have within a width is there once. */
+function marksOf(series: Piece[][], width: number): NonFinite[] {
   const marks = new Map<string, NonFinite>();
-  for (const mark of pieces.flatMap((p) => p.column.nonFinite)) {
-    const key = `${mark.kind} ${mark.x}`;
-    const known = marks.get(key);
-    if (!known || mark.count > known.count) marks.set(key, mark);
+  for (const pieces of series) {
+    const own = new Map<string, NonFinite>();
+    for (const mark of pieces.flatMap((p) => p.column.nonFinite)) {
+      const key = `${mark.kind} ${width > 0 ? Math.round(mark.x / width) : mark.x}`;
+      const known = own.get(key);
+      own.set(key, known ? { ...known, count: known.count + mark.count } : mark);
+    }
+    for (const [key, mark] of own) {
+      const known = marks.get(key);
+      if (!known || mark.count > known.count) marks.set(key, mark);
+    }
   }
-  return [...marks.values()];
+  return [...marks.values()].sort((a, b) => a.x - b.x);
 }
 
 /** Where iterations were skipped. Every rank counts the same ones: the one that counted most tells. */

@@ -7,14 +7,13 @@ import type { Line, Shape } from '../charts/shape';
 import { placeText } from '../charts/summary';
 import type { CardActions } from '../components/chart_card';
 import { Failure } from '../components/failure';
-import { Sentence } from '../components/sentence';
 import { param, setParams } from '../lib/address';
 import { zone } from '../lib/clock';
 import { formatCount, formatValue } from '../lib/number';
 import type { Axis } from '../lib/points';
 import type { Breakdown } from './answers';
 import type { TrainingBoard } from './board';
-import { Command, type Frame } from './card';
+import { type Frame, Told } from './card';
 import { keptSteps, timeAt } from './fold';
 import { paintStack } from './paint';
 import { columnAt, type Part, type Stack, stackOf } from './parts';
@@ -111,9 +110,11 @@ export function Strip(props: Frame) {
           <h3>Where a step's time goes</h3>
           <p>
             Absent:{' '}
-            <Sentence text={breakdown.text ?? 'no span of this run tells where an iteration begins'} />
+            <Told
+              text={breakdown.text ?? 'no span of this run tells where an iteration begins'}
+              command={breakdown.switch}
+            />
           </p>
-          {breakdown.switch && <Command text={breakdown.switch} />}
         </>
       ) : (
         <Stacked {...props} breakdown={breakdown} />
@@ -278,8 +279,7 @@ function Unfilled({ breakdown }: { breakdown: Breakdown }) {
     <ul class="unfilled">
       {breakdown.switches.map(({ phase, switch: command, text }) => (
         <li key={phase}>
-          <Sentence text={text} />
-          {command && <Command text={command} />}
+          <b>{phase.replace(/_/g, ' ')}</b> <Told text={text} command={command} />
         </li>
       ))}
     </ul>

@@ -25,9 +25,13 @@ export function notFiniteText(found: NotFinite): string {
 
 const times = (n: number) => (n === 1 ? 'once' : `${formatCount(n)} times`);
 
+/** The step at a time, where steps and times are joined. */
+export type StepOf = (time: number) => number | null;
+
 /** Where it was last. */
-function placeOf(found: NotFinite, zone: Zone): string {
-  if (found.last_step !== null) return `at step ${formatCount(found.last_step)}`;
+function placeOf(found: NotFinite, zone: Zone, stepOf: StepOf): string {
+  const step = found.last_step ?? (found.last_time === null ? null : stepOf(found.last_time));
+  if (step !== null) return `at step ${formatCount(step)}`;
   return found.last_time === null ? '' : `at ${formatFull(found.last_time, zone)}`;
 }
 
@@ -35,15 +39,24 @@ const total = (found: NotFinite | undefined) =>
   found ? found.nan + found.positive_infinite + found.negative_infinite : 0;
 
 /** Whether the training is healthy, as far as what it sends can tell; empty where it sends no loss. */
-export function healthText(training: TrainingAnswer, zone: Zone): { claim: string; bad: boolean } {
+export function healthText(
+  training: TrainingAnswer,
+  zone: Zone,
+  stepOf: StepOf,
+): { claim: string; bad: boolean } {
   const loss = training.non_finite.loss;
   const skipped = training.skipped.total ?? 0;
   const skips = `${formatCount(skipped)} ${skipped === 1 ? 'iteration was' : 'iterations were'} skipped`;
   const bad = total(loss);
   if (bad > 0) {
-    const place = placeOf(loss, zone);
     const also = skipped > 0 ? `; ${skips}` : '';
-    return { claim: `The loss was not finite ${times(bad)}, last ${place}${also}.`, bad: true };
+    // Every rank that exports tells of the same loss.
+    const ranks = training.export.ranks.length;
+    const often = ranks > 1 ? `in ${formatCount(bad)} values of ${formatCount(ranks)} ranks` : times(bad);
+    return {
+      claim: `The loss was not finite ${often}, last ${placeOf(loss, zone, stepOf)}${also}.`,
+      bad: true,
+    };
   }
   const norm = total(training.non_finite.grad_norm);
   if (norm > 0) return { claim: `The gradient norm was not finite ${times(norm)}; ${skips}.`, bad: true };
@@ -91,7 +104,7 @@ export function goodputText(breakdown: Breakdown): string {
   if (!goodput) return '';
   const productive = `Productive: ${percent(goodput.ratio)} of ${formatSpan(goodput.wall_seconds)}`;
   const rest = Object.entries(goodput.phases)
-    .filter(([, seconds]) => seconds > 0)
+    .filter(([phase, seconds]) => phase !== 'productive' && seconds > 0)
     .sort((a, b) => b[1] - a[1])
     .slice(0, 3)
     .map(([phase, seconds]) => `${phase.replace(/_/g, ' ')} ${formatSpan(seconds)}`);
@@ -100,5 +113,6 @@ export function goodputText(breakdown: Breakdown): string {
 
 /** A part in the legend: its share at the cursor, or of all. */
 export function partText(part: Part, column: number): string {
+  if (part.absent) return '—';
   return column >= 0 ? percent(part.share[column]) : percent(part.whole);
 }

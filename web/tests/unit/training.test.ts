@@ -275,7 +275,7 @@ describe('reading the panels', () => {
         piece([1, 2], [rank, rank + 1], {
           runId: 'a',
           labels: { dl_rank: String(rank) },
-          nonFinite: [{ x: 3, kind: 'NaN' as const, count: 1 }],
+          nonFinite: [{ x: 3 + rank / 1000, kind: 'NaN' as const, count: 1 }],
         }),
       ),
       range: null,
@@ -285,13 +285,13 @@ describe('reading the panels', () => {
     });
     const few = chartOf(of(LINES_MAX), [drawn('a')]);
     expect(few.folded).toBe(0);
-    expect(few.shape.lines.map((l) => l.key)).toContain('dl_rank 3');
+    expect(few.shape.lines.map((l) => l.key)).toContain('rank 3');
     const many = chartOf(of(64), [drawn('a')]);
     expect(many.folded).toBe(64);
     expect(many.shape.lines.map((l) => l.key)).toEqual(['median of 64']);
     expect([...many.shape.lines[0].raw]).toEqual([31.5, 32.5]);
     expect([...many.shape.lines[0].max]).toEqual([63, 64]);
-    // The same NaN on every rank is one.
+    // The same NaN on every rank is one, though they told of it a moment apart.
     expect(many.shape.marks).toEqual([{ x: 3, kind: 'NaN', count: 1 }]);
   });
 });
@@ -403,17 +403,27 @@ describe('parts of a step', () => {
 
 describe('sentences', () => {
   const training = trainingOf();
+  const alone = { ...training, export: { ...training.export, ranks: [63] } };
+  const nowhere = () => null;
 
   test('tell first whether the training is healthy', () => {
-    expect(healthText(training, 'utc')).toEqual({
+    expect(healthText(alone, 'utc', nowhere)).toEqual({
       claim: 'The loss was not finite 3 times, last at step 3,312; 4 iterations were skipped.',
       bad: true,
     });
+    expect(healthText(training, 'utc', nowhere).claim).toContain('not finite in 3 values of 64 ranks, last');
+    const timed = { ...alone.non_finite.loss, last_step: null, last_time: 7000 };
+    const placed = { ...alone, non_finite: { loss: timed } };
+    expect(healthText(placed, 'utc', () => 12).claim).toContain('last at step 12;');
     const well = { ...training, non_finite: {}, skipped: { total: null } };
-    expect(healthText(well, 'utc').claim).toBe('Every loss that came is finite, no iteration was skipped.');
-    expect(healthText({ ...well, skipped: { total: 1 } }, 'utc').claim).toMatch(/^1 iteration was skipped/);
+    expect(healthText(well, 'utc', nowhere).claim).toBe(
+      'Every loss that came is finite, no iteration was skipped.',
+    );
+    expect(healthText({ ...well, skipped: { total: 1 } }, 'utc', nowhere).claim).toMatch(
+      /^1 iteration was skipped/,
+    );
     const silent = { ...well, instruments: [] };
-    expect(healthText(silent, 'utc').claim).toBe('');
+    expect(healthText(silent, 'utc', nowhere).claim).toBe('');
   });
 
   test('name the largest parts, the rest, and how exact the sum is', () => {
