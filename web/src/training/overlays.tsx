@@ -76,7 +76,7 @@ function Chosen({ page, ids }: { page: TrainingBoard; ids: string[] }) {
                 />
               </svg>
             )}
-            <Name text={id} limit={24} />
+            <Name text={id} limit={24} />{' '}
             {at > 0 && page.axis.value === 'step' && others[at - 1].map === null && (
               <span class="warning">
                 has no steps:{' '}
