@@ -30,6 +30,7 @@ mod far_tls;
 mod intake;
 mod missing;
 mod notify;
+mod otlp;
 mod points;
 mod process;
 mod prometheus;
