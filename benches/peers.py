@@ -163,11 +163,21 @@ class Prometheus(Server):
 
     name = "prometheus"
     durability = "write to the log before each answer, fsync when a part of it is full"
+    allowed: tuple[str, ...] = ()
 
     @staticmethod
     def found() -> str | None:
-        """The program, if it is installed."""
-        return shutil.which("prometheus")
+        """The program that `PROM_BIN` names, or the one that is installed."""
+        return os.environ.get("PROM_BIN") or shutil.which("prometheus")
+
+    def allow(self, flag: str) -> bool:
+        """Starts it with a flag, if its version has it."""
+        said = subprocess.run(
+            [self.found() or "prometheus", "--help"], capture_output=True, text=True, check=False
+        )
+        known = flag in said.stdout + said.stderr
+        self.allowed = (*self.allowed, flag) if known else self.allowed
+        return known
 
     def command(self, port: int) -> list[str]:
         """With a configuration that scrapes nothing."""
@@ -181,6 +191,7 @@ class Prometheus(Server):
             "--web.enable-remote-write-receiver",
             "--storage.tsdb.retention.time=10y",
             "--query.max-samples=500000000",
+            *self.allowed,
         ]
 
     def settle(self) -> None:

@@ -42,6 +42,8 @@ pub(crate) fn truegauge(home: &Path) -> Command {
     command.env("HOME", home).env("TRUEGAUGE_SPOOL_DIR", home.join("spool"));
     // A test sees what it sends and nothing else; those that want more ask for it.
     command.env("TRUEGAUGE_OWN_METRICS", "false").env("TRUEGAUGE_STARTER_RULES", "false");
+    // Servers of tests that run beside each other have ports of their own.
+    command.env("TRUEGAUGE_OTLP_GRPC_LISTEN", "127.0.0.1:0").env("TRUEGAUGE_OTLP_HTTP_LISTEN", "127.0.0.1:0");
     command
 }
 
