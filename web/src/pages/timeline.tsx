@@ -168,8 +168,8 @@ function Foot({ model, open }: { model: Timeline; open: () => void }) {
       <Shifts model={model} />
       {answer.left_out > 0 && (
         <p class="warning">
-          {formatCount(answer.spans.lane.length)} of {formatCount(answer.total)} spans are shown; fewer ranks
-          or one step show all.
+          The longest {formatCount(answer.spans.lane.length)} of {formatCount(answer.total)} spans are shown;
+          fewer ranks{answer.step === null && ' or one step'} show all.
         </p>
       )}
       {answer.texts_hidden && (

@@ -5,7 +5,7 @@ import { Name } from '../components/name';
 import { zone } from '../lib/clock';
 import { formatCount } from '../lib/number';
 import { PHASES, phaseAt } from '../lib/phases';
-import { shown } from '../lib/text';
+import { shown, visible } from '../lib/text';
 import { formatSecond } from '../lib/time';
 import type { SpanAnswer } from './answer';
 import { AttributeList } from './attributes';
@@ -15,6 +15,9 @@ import { laneName, laneText, lengthText, phaseText } from './words';
 
 /** Links and events in the page. */
 const PARTS_MAX = 100;
+const EVENT_ATTRIBUTES = 20;
+/** Characters of an event's attribute in the page. */
+const TEXT_MAX = 4000;
 
 /** The panel; it says what it is for while nothing is chosen. */
 export function Detail({ model }: { model: Timeline }) {
@@ -294,6 +297,12 @@ function nameOf(model: Timeline, trace: string, id: string, instance: string | n
   return shown(answer.names[answer.spans.name[at]], 40);
 }
 
+/** A text such as a stack trace, line by line. */
+function linesOf(text: string): string {
+  const cut = text.slice(0, TEXT_MAX).split('\n').map(visible).join('\n');
+  return text.length > TEXT_MAX ? `${cut}…` : cut;
+}
+
 function Events({ model, span }: { model: Timeline; span: SpanAnswer['span'] }) {
   if (span.events.length === 0) return null;
   return (
@@ -311,15 +320,12 @@ function Events({ model, span }: { model: Timeline; span: SpanAnswer['span'] }) 
               {lengthText(startOf(model, span) + event.at_us - span.start_us)}
             </button>{' '}
             <Name text={event.name} limit={60} />
-            {event.attributes.length > 0 && (
-              <dl class="facts">
-                {event.attributes.slice(0, 20).map(([key, value]) => (
-                  <Fact key={key} name={shown(key, 40)}>
-                    <Name text={String(value)} limit={400} />
-                  </Fact>
-                ))}
-              </dl>
-            )}
+            {event.attributes.slice(0, EVENT_ATTRIBUTES).map(([key, value]) => (
+              <figure key={key}>
+                <figcaption>{shown(key, 60)}</figcaption>
+                <pre>{linesOf(String(value))}</pre>
+              </figure>
+            ))}
           </li>
         ))}
         <Beyond count={span.events.length} most={PARTS_MAX} />

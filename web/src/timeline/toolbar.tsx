@@ -62,9 +62,10 @@ export function TimelineToolbar({ model }: { model: Timeline }) {
         />
       )}
       <span class="right quiet" role="status">
-        {answer && `${formatCount(answer.spans.lane.length)} spans`}
+        {answer &&
+          `${formatCount(answer.spans.lane.length)} ${answer.spans.lane.length === 1 ? 'span' : 'spans'}`}
         {answer && answer.left_out > 0 && (
-          <span class="badge warn">{formatCount(answer.left_out)} left out</span>
+          <span class="badge warn">{formatCount(answer.left_out)} shorter ones left out</span>
         )}
         <button
           type="button"

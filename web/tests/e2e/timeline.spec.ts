@@ -30,6 +30,7 @@ const exporter = (server: RealServer, run: string, rank: number, world: number) 
   new Exporter(server.url, { run, rank, world, host: host(rank), startMs: NOW - 10_000 });
 
 const TRACE = 'ab'.repeat(16);
+const STACK = Array.from({ length: 40 }, (_, at) => `  File "train.py", line ${at}`).join('\n');
 /** A span of the last step that has all that a span may have. */
 function rich(): SpanSent[] {
   const startMs = startOf(STEPS) + 1360;
@@ -227,6 +228,7 @@ test('a span with an error, links and events is told whole and does no harm', as
   await expect(detail(page).getByRole('heading', { level: 2 })).toHaveText(HOSTILE);
   await expect(detail(page)).toContainText(`error: NCCL timeout ${HOSTILE}`);
   await expect(detail(page)).toContainText(`exception ${HOSTILE}`);
+  expect(await detail(page).locator('pre').textContent()).toBe(STACK);
   const attributes = page.getByRole('region', { name: 'Attributes' });
   await page.getByRole('searchbox', { name: 'Filter attributes' }).fill('img');
   await expect(attributes).toContainText(`${HOSTILE}\\u202e`);
