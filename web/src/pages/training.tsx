@@ -19,6 +19,7 @@ import type { Axis } from '../lib/points';
 import { formatSpan } from '../lib/time';
 import { TrainingBoard } from '../training/board';
 import { Absent, type Frame, Panel } from '../training/card';
+import { LogPanel } from '../training/log_panel';
 import { Overlays } from '../training/overlays';
 import { paintSkips } from '../training/paint';
 import { absence, instrumentOf, PANELS, type PanelSpec } from '../training/panels';
@@ -108,6 +109,7 @@ export function TrainingTab({ board }: TabProps) {
           <StepTimePanel {...frame} />
           <SpreadPanel {...frame} />
         </div>
+        <LogPanel page={page} />
       </div>
       {table.value !== null && <PointTable of={table.value} close={() => (table.value = null)} />}
     </div>

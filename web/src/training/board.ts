@@ -411,6 +411,13 @@ export class TrainingBoard {
     return { ...run, origin: other?.startedMs ?? this.board.detail.peek()?.started_ms ?? 0 };
   }
 
+  /** The times that the page is zoomed to; `null` for all. */
+  times(): Range | null {
+    const zoom = this.zoomed();
+    const known = this.axis.value !== 'step' || this.board.stepMap.value !== null;
+    return zoom && known ? this.timesOf(this.axis.value, zoom, []) : null;
+  }
+
   /** The times that a zoom of the axis spans, ms; those of the rows for none. */
   private timesOf(axis: Axis, zoom: Range | null, rows: MetricRow[]): Range {
     const map = this.board.stepMap.peek();

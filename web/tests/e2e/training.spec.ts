@@ -115,6 +115,23 @@ test.beforeAll(async ({ server }) => {
   });
 });
 
+async function withLines(server: RealServer): Promise<void> {
+  const lines = (count: number, severity: number, body: string) =>
+    Array.from({ length: count }, (_, at) => ({
+      ms: START + at * 1000,
+      severity,
+      body: body.replace('#', `${at}`),
+    }));
+  const one = new Exporter(server.url, trainer('lines'));
+  await one.metrics([recorded(0), recorded(1)]);
+  await one.logs([
+    ...lines(210, 13, 'slow batch #'),
+    ...lines(1, 17, `CUDA error ${HOSTILE}\u202e`),
+    ...lines(3, 9, 'saving checkpoint #'),
+  ]);
+  await new Exporter(server.url, trainer('lines', { rank: 3 })).logs(lines(1, 17, 'NCCL timeout'));
+}
+
 async function openTraining(page: Page, server: RealServer, run: string, query = ''): Promise<void> {
   const id = await runId(server, run);
   await page.goto(`${server.url}/o/-/-/-/r/${id}/training${query}`);
@@ -286,6 +303,29 @@ test('hostile names are text', async ({ page, server }) => {
   await expect(panel(page, 'loss').locator('.readout').first()).toContainText('<img');
   await expect(page.locator('main img')).toHaveCount(0);
   await clean(page);
+});
+
+test('lines that processes logged are asked for when they are wanted', async ({ page, server }) => {
+  await withLines(server);
+  await openTraining(page, server, 'lines');
+  const panelOf = page.getByRole('region', { name: 'Log lines' });
+  await panelOf.getByRole('button', { name: 'Log lines' }).click();
+  await expect(page).toHaveURL(/lines=warn/);
+  await expect(panelOf).toContainText('slow batch 0');
+  await expect(panelOf).not.toContainText('saving checkpoint');
+  await expect(panelOf.getByRole('row')).toHaveCount(201);
+  await panelOf.getByRole('button', { name: 'More after the first 200' }).click();
+  await expect(panelOf.getByRole('row')).toHaveCount(213);
+  await panelOf.getByRole('button', { name: 'error' }).click();
+  await expect(panelOf.getByRole('row')).toHaveCount(3);
+  await expect(panelOf).toContainText('CUDA error <img src=x onerror=alert(1)>\\u202e');
+  await expect(panelOf).toContainText('NCCL timeout');
+  await expect(page.locator('main img')).toHaveCount(0);
+  await clean(page);
+  await openTraining(page, server, 'lines', '?lines=error&rank=3');
+  await expect(panelOf.getByRole('row')).toHaveCount(2);
+  await openTraining(page, server, 'plain', '?lines=debug');
+  await expect(panelOf).toContainText('MEGATRON_OTEL_LOGS_ENABLED=1');
 });
 
 test('keys: cursor, table, log axis, full screen', async ({ page, server }) => {
