@@ -46,7 +46,7 @@ function rich(): SpanSent[] {
       error: `NCCL timeout ${HOSTILE}`,
       attributes: { ...attributes, [HOSTILE]: `${HOSTILE}\u202e` },
       events: [
-        { name: `exception ${HOSTILE}`, ms: startMs + 5, attributes: { 'exception.type': 'Timeout' } },
+        { name: `exception ${HOSTILE}`, ms: startMs + 5, attributes: { 'exception.stacktrace': STACK } },
       ],
       links: [{ trace: TRACE, id: '00000000000000bb' }],
     },
