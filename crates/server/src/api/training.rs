@@ -439,7 +439,7 @@ fn switches(found: &[Found<'_>], export: &Export, has_steps: bool) -> Vec<Switch
     }
     if export.ranks.len() == 1 && export.world_size.is_some_and(|size| size > 1) {
         let text = format!("{} The others would show the spread.", export.text);
-        switches.push(SwitchRow { key: "MEGATRON_OTEL_RANK_STRATEGY=all_ranks", text });
+        switches.push(SwitchRow { key: "MEGATRON_OTEL_EXPORT_STRATEGY=all_ranks", text });
     }
     if !has_steps {
         let text = "Fills the breakdown of steps and the timeline, and gives charts a step axis.".to_owned();

@@ -452,7 +452,10 @@ fn what_is_known_of_a_training_is_told_with_what_is_missing() {
         );
         let switches: Vec<&str> =
             told["switches"].as_array().unwrap().iter().map(|s| s["key"].as_str().unwrap()).collect();
-        assert_eq!(switches, ["MEGATRON_OTEL_RANK_STRATEGY=all_ranks", "MEGATRON_OTEL_SPAN_GROUPS=per_step"]);
+        assert_eq!(
+            switches,
+            ["MEGATRON_OTEL_EXPORT_STRATEGY=all_ranks", "MEGATRON_OTEL_SPAN_GROUPS=per_step"]
+        );
     });
     rank.gauges(&world.running, now_ns, &[("throughput_tflops", 1_200.0)]);
     block(async {

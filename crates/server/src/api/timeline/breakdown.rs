@@ -261,7 +261,7 @@ fn why_empty(of: &Of<'_>, asked: &Asked, steps: Option<(i64, i64)>) -> String {
             format!("The run has iterations {first} to {last}; none of those asked for.")
         }
         (_, Some(rank)) if !of.ranks().contains(&rank) => {
-            format!("Rank {rank} sends no telemetry: which ranks export is the trainer's `RANK_STRATEGY`.")
+            format!("Rank {rank} sends no telemetry: which ranks export is the trainer's `EXPORT_STRATEGY`.")
         }
         _ => "No span tells an iteration: the trainer sends them when it is told to.".to_owned(),
     }
