@@ -19,6 +19,7 @@ mod console;
 mod context;
 
 mod groups;
+mod grpc;
 mod http;
 mod identity;
 mod instrument;

@@ -107,7 +107,7 @@ pub(crate) fn pairs(text: &str) -> (Vec<(String, String)>, usize) {
 }
 
 /// Text without its escapes in percent; one that is none stays.
-fn unescaped(text: &str) -> String {
+pub(crate) fn unescaped(text: &str) -> String {
     let bytes = text.as_bytes();
     let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
     while at < bytes.len() {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use wire::otlp::write;
 
 use super::console;
+use super::grpc::Grpc;
 use super::http::Http;
 use super::lane::{Batch, Lane, Signal, Verdict};
 use super::live::{Core, Queue, Stage, pause};
@@ -25,6 +26,7 @@ pub(crate) fn start(core: &Arc<Core>) -> std::io::Result<()> {
 #[derive(Debug)]
 enum Way {
     Console,
+    Grpc(Box<Grpc>),
     Http(Http),
     /// It can't be used: a file of certificates is missing, for one.
     None(String),
@@ -264,6 +266,7 @@ impl Sender {
 impl Way {
     fn send(&mut self, body: &[u8], timeout: Duration) -> Verdict {
         match self {
+            Self::Grpc(grpc) => grpc.send(body, timeout),
             Self::Http(http) => http.send(body, timeout),
             Self::None(why) => Verdict::Never(why.clone()),
             Self::Console => {
@@ -297,7 +300,8 @@ fn way(settings: &Settings, signal: Signal) -> Way {
     }
     let target = target(settings, signal);
     let made = match target.protocol {
-        Protocol::Http | Protocol::Grpc => Http::new(target).map(Way::Http),
+        Protocol::Grpc => Grpc::new(target, signal).map(|grpc| Way::Grpc(Box::new(grpc))),
+        Protocol::Http => Http::new(target).map(Way::Http),
     };
     made.unwrap_or_else(Way::None)
 }

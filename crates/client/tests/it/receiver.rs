@@ -160,6 +160,13 @@ pub(crate) fn text(text: &str) -> Option<any_value::Value> {
     Some(any_value::Value::StringValue(text.to_owned()))
 }
 
+/// A body that was packed with gzip.
+pub(crate) fn unpacked(body: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    flate2::read::GzDecoder::new(body).read_to_end(&mut plain).unwrap();
+    plain
+}
+
 fn converse(connection: TcpStream, seen: &Mutex<Seen>) {
     let mut reader = BufReader::new(connection.try_clone().unwrap());
     let mut writer = connection;
@@ -172,11 +179,7 @@ fn converse(connection: TcpStream, seen: &Mutex<Seen>) {
         };
         assert_eq!(headers["content-type"], "application/x-protobuf");
         let body = match headers.get("content-encoding").map(String::as_str) {
-            Some("gzip") => {
-                let mut plain = Vec::new();
-                flate2::read::GzDecoder::new(body.as_slice()).read_to_end(&mut plain).unwrap();
-                plain
-            }
+            Some("gzip") => unpacked(&body),
             _ => body,
         };
         let (status, more, answer) = match manner {
