@@ -219,6 +219,17 @@ def test_a_nan_and_its_step_are_kept_by_a_run(online):
     tg.close()
 
 
+def test_a_value_within_a_step_takes_its_number(online):
+    run = tg.init(project_name="llm", run_name="steps")
+    telemetry = training.setup()
+    with tg.step(41):
+        telemetry.record(loss=1.0)
+    telemetry.shutdown()
+    run.flush()
+    assert online.points(run.run_id, "megatron_training_loss") == [(41, 1.0)]
+    tg.close()
+
+
 def test_a_time_may_be_given(online):
     run = tg.init(project_name="llm", run_name="times")
     telemetry = training.setup()
@@ -294,6 +305,29 @@ def test_an_instrument_that_cannot_be_made_is_one_warning():
     )
     assert len(words) == 1
     assert "too old" in words[0]
+
+
+def test_the_three_steps_of_the_seed_work_with_our_meter(exporting):
+    """A cache by meter that holds it weakly, instruments made on first use, None skipped."""
+    cache: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+    def instruments(meter):
+        if meter not in cache:
+            cache[meter] = {
+                "load": meter.create_gauge(name="megatron.moe.load", unit="", description="Load."),
+                "time": meter.create_histogram(name="megatron.moe.time", unit="ms", description="Time."),
+                "drops": meter.create_counter(name="megatron.moe.drops", description="Drops."),
+            }
+        return cache[meter]
+
+    telemetry = training.setup(rank=0, world_size=1, run_id="r")
+    made = instruments(telemetry.meter)
+    assert instruments(telemetry.meter) is made
+    made["load"].set(0.5)
+    made["time"].record(3.0)
+    made["drops"].add(2)
+    telemetry.shutdown()
+    assert {"megatron.moe.load", "megatron.moe.time", "megatron.moe.drops"} <= set(exporting.metrics())
 
 
 def test_instruments_of_our_meter_have_the_methods_of_opentelemetry(exporting):
@@ -938,8 +972,6 @@ def test_otlp_and_the_run_meet_in_one_run(online, monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", online.url)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
     run = tg.init(project_name="llm", run_name="both")
-    run.log("ready", 1)
-    assert run.flush().where == "server"
     telemetry = training.setup(rank=0, world_size=1, enabled=True)
     telemetry.record(loss=0.5, step=1)
     assert telemetry.shutdown().lost_points == 0
@@ -947,4 +979,8 @@ def test_otlp_and_the_run_meet_in_one_run(online, monkeypatch):
     assert os.environ["OTEL_RESOURCE_ATTRIBUTES"] == f"truegauge.run_id={run.run_id}"
     (row,) = online.runs()
     assert row["run_id"] == run.run_id
+    found = online.get(f"runs/{run.run_id}/metrics")["metrics"]
+    losses = [m for m in found if m["name"] == "megatron_training_loss"]
+    assert [m["last"] for m in losses] == [0.5, 0.5]
+    assert sorted(m["display"] for m in losses) == ["megatron.training.loss", "megatron_training_loss"]
     tg.close()

@@ -28,7 +28,7 @@ pub use limits::{
     FLEET_SERIES_MAX, LABELS_PER_SERIES_MAX, LOGGED_LABEL_BYTES_MAX, NAME_BYTES_MAX, REFUSED_LABELS,
     RESERVED_LABELS, SERIES_PER_PROJECT_MAX, SERIES_PER_RUN_METRIC_MAX,
 };
-pub use name::{NameError, check_display_name, check_logged_label, prometheus_name};
+pub use name::{NameError, check_display_name, check_logged_label, needs_display, prometheus_name};
 pub use record::{
     Attempt, RunChange, RunRecord, RunState, Session, SessionEnd, SessionEvent, SessionFacts, TagChange,
     WriterId,

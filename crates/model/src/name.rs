@@ -133,7 +133,7 @@ pub fn prometheus_name(display: &str) -> String {
 
 /// Whether a display name has characters that its PromQL name can't bring back, so that the series
 /// needs the label `display`.
-pub(crate) fn needs_display(display: &str) -> bool {
+pub fn needs_display(display: &str) -> bool {
     !display.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':' | b'/'))
 }
 

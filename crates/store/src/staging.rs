@@ -309,7 +309,7 @@ impl<'a> Staging<'a> {
                 Some(scope) => scope.clone(),
                 None => Scope { display: identity.display.as_str().into(), series: 0 },
             };
-            if *scope.display != identity.display {
+            if !may_share(metric, &scope.display, &identity.display) {
                 let example =
                     format!("`{}` and `{}` are both `{metric}` in PromQL: rename one", name(), scope.display);
                 return Err(("display_name_taken", example));
@@ -606,4 +606,12 @@ impl Occupied {
         }
         self.runs.insert(first_ns, end_ns);
     }
+}
+
+/// Whether two display names may be one metric of a run. An OpenTelemetry instrument and the same one
+/// that is spelled as PromQL spells it may: their labels differ, so that no two series become one.
+fn may_share(metric: &str, known: &str, new: &str) -> bool {
+    known == new
+        || (known == metric && model::needs_display(new))
+        || (new == metric && model::needs_display(known))
 }

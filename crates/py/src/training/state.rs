@@ -72,6 +72,12 @@ impl State {
         live.training.clone()
     }
 
+    /// The run that values also go to, while it is open.
+    pub(crate) fn run(&self, py: Python<'_>) -> Option<client::Run> {
+        let run = self.lock().run.as_ref().map(|run| run.clone_ref(py));
+        run.and_then(|run| run.get().client_if_open())
+    }
+
     /// In a forked child: the parent's threads and locks are not to be touched any more.
     pub(crate) fn after_fork(&self) {
         self.lock().inherited = true;

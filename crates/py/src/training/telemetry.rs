@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::training::{Given, Settings, Training};
 use pyo3::prelude::*;
@@ -91,6 +91,15 @@ fn millis(given: f64) -> Duration {
 impl TelemetryCore {
     fn training(&self) -> Option<Training> {
         self.state.training()
+    }
+
+    /// Has the run's session delivered before what is exported, within a part of `bound`, and returns
+    /// what is left of that: a server that meets the export first would make a run of its own of it.
+    fn introduce(&self, py: Python<'_>, training: &Training, bound: Duration) -> PyResult<Duration> {
+        let Some(run) = self.state.run(py).filter(|_| training.is_exporting()) else { return Ok(bound) };
+        let began = Instant::now();
+        let (_, interrupt) = wait(py, |poll| run.flush(bound / 4, poll));
+        interrupt.map_or_else(|| Ok(bound.saturating_sub(began.elapsed())), Err)
     }
 }
 
@@ -194,7 +203,8 @@ impl TelemetryCore {
     #[pyo3(signature = (timeout_ms=5000.0))]
     fn force_flush(&self, py: Python<'_>, timeout_ms: f64) -> PyResult<bool> {
         let Some(training) = self.training() else { return Ok(true) };
-        let (arrived, interrupt) = wait(py, |poll| training.force_flush(millis(timeout_ms), poll));
+        let bound = self.introduce(py, &training, millis(timeout_ms))?;
+        let (arrived, interrupt) = wait(py, |poll| training.force_flush(bound, poll));
         notice::say(py);
         interrupt.map_or(Ok(arrived), Err)
     }
@@ -204,13 +214,15 @@ impl TelemetryCore {
         let Some(training) = self.training() else {
             return Ok(ShutdownInfo { lost_points: 0, lost_spans: 0, lost_records: 0, took_ms: 0.0 });
         };
-        let (outcome, interrupt) = wait(py, |poll| training.shutdown(millis(timeout_ms), poll));
+        let began = Instant::now();
+        let bound = self.introduce(py, &training, millis(timeout_ms))?;
+        let (outcome, interrupt) = wait(py, |poll| training.shutdown(bound, poll));
         notice::say(py);
         let info = ShutdownInfo {
             lost_points: outcome.lost_points,
             lost_spans: outcome.lost_spans,
             lost_records: outcome.lost_records,
-            took_ms: outcome.took.as_secs_f64() * 1000.0,
+            took_ms: began.elapsed().as_secs_f64() * 1000.0,
         };
         interrupt.map_or(Ok(info), Err)
     }
