@@ -110,7 +110,7 @@ export class Timeline {
   /** Who works longest in this step; `null` where nobody stands out or no step is shown. */
   readonly slow = computed(() => {
     const spans = this.loaded.value;
-    if (!spans || spans.answer.step === null || spans.answer.left_out > 0) return null;
+    if (!spans || spans.answer.step === null) return null;
     return slowest(spans.lanes, this.own.value);
   });
 

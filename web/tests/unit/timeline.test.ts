@@ -80,6 +80,42 @@ describe('rows', () => {
   });
 });
 
+describe('the step', () => {
+  /** A step from 7,000 to 8,000 in a span of a whole run, and a checkpoint before it. */
+  const within = (): SpansAnswer => {
+    const answer = answerOf([
+      [0, 'iteration:run', 0, 0, 90_000],
+      [0, 'checkpoint:save', 1, 6400, 6900],
+      [0, 'iteration:step', 1, 7000, 8000],
+      [0, 'communication:wait', 2, 7600, 7900],
+    ]);
+    answer.step = 12;
+    answer.origin_ns = '1000000000';
+    answer.spans.iteration = [null, null, 12, null];
+    return answer;
+  };
+
+  test('times count from its start, and its window leaves out what it lies in', () => {
+    const spans = spansOf(within());
+    expect([...spans.start]).toEqual([-7000, -600, 0, 600]);
+    expect(spans.origin).toBe(1_007_000_000n);
+    expect(spans.home).toEqual({ from: -600, to: 1000 });
+    expect([spans.from, spans.to]).toEqual([-7000, 83_000]);
+  });
+
+  test('own time is counted within it', () => {
+    const [own] = ownTimes(spansOf(within()));
+    expect(own[phaseAt('checkpoint')]).toBe(500);
+    expect(own[phaseAt('communication')]).toBe(300);
+    expect(own.reduce((sum, time) => sum + time, 0)).toBe(1600);
+  });
+
+  test('without a step all is shown from the first start on', () => {
+    const spans = spansOf({ ...within(), step: null });
+    expect(spans.home).toEqual({ from: 0, to: 90_000 });
+  });
+});
+
 function blocksOf(all: One[], window = { from: 0, to: 100 }, width = 100, lit: Uint8Array | null = null) {
   const spans = spansOf(answerOf(all));
   const found: Block[] = [];
