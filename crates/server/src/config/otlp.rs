@@ -1,5 +1,7 @@
 //! What is done with telemetry that comes in by OTLP.
 
+use wire::otlp::Promotion;
+
 use super::storage::header;
 use super::{Field, Secret, Shape, bytes, field, one};
 
@@ -8,6 +10,8 @@ use super::{Field, Secret, Shape, bytes, field, one};
 pub struct OtlpConfig {
     /// Projects whose texts of prompts and completions are kept: organization, workspace and project.
     pub keep_text: Vec<(String, String, String)>,
+    /// Which attributes of resources become labels.
+    pub promotion: Promotion,
     /// Where spans are handed on to; empty for nowhere.
     pub forward_traces_url: String,
     /// Headers of what is handed on; their values may be secret.
@@ -20,6 +24,7 @@ impl Default for OtlpConfig {
     fn default() -> Self {
         Self {
             keep_text: Vec::new(),
+            promotion: Promotion::default(),
             forward_traces_url: String::new(),
             forward_headers: Vec::new(),
             forward_queue_bytes_max: 64 << 20,
@@ -28,7 +33,7 @@ impl Default for OtlpConfig {
 }
 
 /// The rows of the table.
-pub(super) const FIELDS: [Field; 4] = [
+pub(super) const FIELDS: [Field; 6] = [
     field(
         "otlp_keep_text",
         "otlp-keep-text",
@@ -38,6 +43,32 @@ pub(super) const FIELDS: [Field; 4] = [
          `ORGANIZATION/WORKSPACE/PROJECT`; a part may be empty. Those of others are dropped as they come in",
         |c, v| {
             c.otlp.keep_text = v.iter().map(|text| project(text)).collect::<Result<_, _>>()?;
+            Ok(())
+        },
+    ),
+    field(
+        "otlp_promote",
+        "otlp-promote",
+        Shape::List,
+        "",
+        "Attribute of a resource that becomes a label of all its series beside those that do anyway, such as \
+         `k8s.namespace.name`; `*` for every one",
+        |c, v| {
+            let promotion = &mut c.otlp.promotion;
+            promotion.all = v.iter().any(|key| key == "*");
+            promotion.keys = Promotion::default().keys;
+            promotion.keys.extend(v.iter().filter(|key| *key != "*").cloned());
+            Ok(())
+        },
+    ),
+    field(
+        "otlp_promote_not",
+        "otlp-promote-not",
+        Shape::List,
+        "",
+        "Attribute of a resource that becomes no label, whatever else is said, such as `host.name`",
+        |c, v| {
+            c.otlp.promotion.ignored = v.to_vec();
             Ok(())
         },
     ),

@@ -13,8 +13,8 @@ use store::{AppendError, Batch, Collision, MetricMetadata, Receipt, SeriesBatch}
 use wire::otlp::answer::Signal;
 use wire::otlp::metrics as points;
 use wire::otlp::{
-    Instrument, LabelFault, Note, OtlpError, Outcome, PartSample, Point, PointValue, Promotion,
-    RESOURCES_MAX, Refusal, Resource, SeriesKey, Told,
+    Instrument, LabelFault, Note, OtlpError, Outcome, PartSample, Point, PointValue, RESOURCES_MAX, Refusal,
+    Resource, SeriesKey, Told,
 };
 
 pub(super) use families::Families;
@@ -208,7 +208,7 @@ fn sender<'a>(shared: &Shared, seen: &mut Seen<'_>, resource: Resource<'a>) -> R
     let origin = match seen.note(&resource, NEVER, Signal::Metrics) {
         Err(refusal) => Err(refusal),
         Ok(run) => Ok(shared.streams.origin(resource.bytes, run.as_ref(), || {
-            let labels = resource.labels(&Promotion::default(), run.as_deref())?;
+            let labels = resource.labels(&shared.config.otlp.promotion, run.as_deref())?;
             let info = resource.target_info(&labels)?.map(|(info, _)| info);
             Ok::<_, OtlpError>((labels, info))
         })?),

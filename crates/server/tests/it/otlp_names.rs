@@ -319,3 +319,35 @@ fn target_info_spans_the_samples_and_is_told_once_a_minute() {
     place.take_of(resource("other", "r"), vec![gauge("loss", "", vec![number(0, at(390.0), 1.0)])]);
     assert_eq!(place.query("target_info", 395.0).len(), 2);
 }
+
+#[test]
+fn which_attributes_become_labels_is_the_users_choice() {
+    use server::config::Given;
+    let mut place = Place::new();
+    let labels_with = |place: &mut Place, settings: &[(&str, &str)]| {
+        let variable =
+            |name: &str| settings.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        place.restart(|config| {
+            *config = server::Config::resolve(config.clone(), &Given::new(), &variable, None).unwrap();
+        });
+        let mut resource = rank("run-a", 7);
+        resource.attributes.extend([pair("team", "red"), pair("process.pid", "12"), pair("host.name", "h1")]);
+        place.take_of(resource, vec![gauge("loss", "", vec![number(0, at(10.0), 1.0)])]);
+        let mut found: Vec<String> = ["team", "process_pid", "host_name", "dl_world_size", "dl_rank"]
+            .into_iter()
+            .filter(|label| !place.list(&format!("/api/v1/label/{label}/values?match[]=loss")).is_empty())
+            .map(str::to_owned)
+            .collect();
+        // Each setting makes other series: the next one is asked of an empty server.
+        *place = Place::new();
+        found.sort();
+        found
+    };
+    assert_eq!(labels_with(&mut place, &[]), ["dl_rank", "host_name"]);
+    assert_eq!(
+        labels_with(&mut place, &[("TRUEGAUGE_OTLP_PROMOTE", "team")]),
+        ["dl_rank", "host_name", "team"]
+    );
+    let all = [("TRUEGAUGE_OTLP_PROMOTE", "*"), ("TRUEGAUGE_OTLP_PROMOTE_NOT", "host.name")];
+    assert_eq!(labels_with(&mut place, &all), ["dl_rank", "dl_world_size", "team"], "a process id never");
+}
