@@ -53,6 +53,16 @@ fn main() {
     }
     let one = Some(vec![7]);
     ask("a rank's step", SpanAsk { run, iterations: Some(9..=9), ranks: one.clone(), ..SpanAsk::default() });
+    let step = Some(7..=7);
+    let mut trace = None;
+    let of_step = SpanAsk { run, iterations: step, ranks: one.clone(), ..SpanAsk::default() };
+    store
+        .spans(&of_step, &mut |span| {
+            trace = Some(span.trace);
+            ControlFlow::Break(())
+        })
+        .unwrap();
+    ask("a trace", SpanAsk { run, trace, ..SpanAsk::default() });
     let time_ns = T0 + middle * 1_000 * MS..=T0 + (middle + 2) * 1_000 * MS;
     ask("two seconds", SpanAsk { run, time_ns, ..SpanAsk::default() });
     ask("a rare name", SpanAsk { run, names: Some(vec!["save_checkpoint".into()]), ..SpanAsk::default() });

@@ -110,6 +110,20 @@ impl Exemplars {
         self.all.iter().filter(|(_, series)| is_gone(**series)).map(|(number, _)| *number).collect()
     }
 
+    /// The numbers of those of before a time, of some series.
+    pub(crate) fn numbers_before(&self, time_ns: i64, is_of: impl Fn(SeriesId) -> bool) -> Vec<u64> {
+        let of_series = |id: SeriesId| self.of_series.get(&id).into_iter().flatten();
+        let series = self.of_series.keys().copied().filter(|id| is_of(*id));
+        let old = series.flat_map(of_series).filter(|(_, exemplar)| exemplar.time_ns < time_ns);
+        old.map(|(number, _)| *number).collect()
+    }
+
+    pub(crate) fn forget(&mut self, numbers: &[u64]) {
+        for number in numbers {
+            self.remove(*number);
+        }
+    }
+
     pub(crate) fn forget_series(&mut self, ids: &[SeriesId]) {
         for id in ids {
             for (number, _) in self.of_series.remove(id).into_iter().flatten() {

@@ -42,10 +42,16 @@ impl Inner {
         let gone_until = raw().map(|segment| day_end(day_of(segment.time_ns.1)).saturating_add(1)).max();
         let mut writer = self.lock_writer();
         self.make_ready(&mut writer)?;
-        let (gone, raw_from_ns) = {
+        let (gone, raw_from_ns, exemplars) = {
             let state = self.read_state();
-            (state.only_in(&old), state.raw_from_ns.max(gone_until.unwrap_or(i64::MIN)))
+            let gone = state.only_in(&old);
+            let raw_from_ns = state.raw_from_ns.max(gone_until.unwrap_or(i64::MIN));
+            let is_of_none = |id| state.series.get(&id).is_some_and(|series| series.run.is_none());
+            let mut exemplars = state.exemplars.numbers_of(|id| gone.binary_search(&id).is_ok());
+            exemplars.extend(state.exemplars.numbers_before(raw_from_ns, is_of_none));
+            (gone, raw_from_ns, exemplars)
         };
+        change.exemplars.extend(exemplars.iter().map(|number| (*number, None)));
         change.series.extend(gone.iter().map(|id| (*id, None)));
         change.raw_from_ns = gone_until.map(|_| raw_from_ns);
         let counters = writer.counters;
@@ -57,6 +63,7 @@ impl Inner {
                 }
             }
             state.raw_from_ns = raw_from_ns;
+            state.exemplars.forget(&exemplars);
             state.forget_series(&gone);
             state.forget_segments(&old);
         })?;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use model::{RecordAsk, RunId, SpanAsk, SpanId, TraceId};
 
+use super::filter::Filter;
 use crate::codec::{Reader, put_bytes, put_i64, put_u64};
 
 const VERSION: u8 = 1;
@@ -59,6 +60,8 @@ pub(crate) struct Summary {
     pub(crate) severity_max: u8,
     /// Sorted; none when there are too many.
     pub(crate) names: Option<Vec<String>>,
+    /// The traces that it may have.
+    pub(crate) traces: Filter,
 }
 
 impl Summary {
@@ -73,6 +76,7 @@ impl Summary {
             ranks: None,
             severity_max: 0,
             names: None,
+            traces: Filter::default(),
         }
     }
 
@@ -118,7 +122,10 @@ impl Summary {
         out.push(self.severity_max);
         let names = self.names.as_deref();
         put_u64(out, names.map_or(0, |names| names.len() as u64 + 1));
-        names.into_iter().flatten().for_each(|name| put_bytes(out, name.as_bytes()));
+        for name in names.into_iter().flatten() {
+            put_bytes(out, name.as_bytes());
+        }
+        put_bytes(out, self.traces.bytes());
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
@@ -145,6 +152,7 @@ impl Summary {
         if let Some(count) = reader.count(1)?.checked_sub(1) {
             summary.names = Some((0..count).map(|_| reader.text()).collect::<Option<_>>()?);
         }
+        summary.traces = Filter::from_bytes(reader.bytes()?.to_vec())?;
         Some(summary)
     }
 
@@ -174,6 +182,7 @@ impl Summary {
             && self.touches(&ask.time_ns)
             && has_iteration
             && has_name
+            && ask.trace.is_none_or(|trace| self.traces.may_have_trace(&trace))
             && self.has_rank(ask.ranks.as_deref())
     }
 
@@ -183,6 +192,7 @@ impl Summary {
             && ask.run.is_none_or(|run| self.run == Some(run))
             && self.touches(&ask.time_ns)
             && self.severity_max >= ask.severity_min
+            && ask.trace.is_none_or(|trace| self.traces.may_have_trace(&trace))
             && self.has_rank(ask.ranks.as_deref())
     }
 }

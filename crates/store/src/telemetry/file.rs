@@ -208,7 +208,10 @@ impl SealedFile {
         let Some((at, len, crc)) = self.filter else { return Ok(None) };
         let read = self.place().bytes_at(at, len).and_then(|bytes| {
             let sound = crc32fast::hash(&bytes) == crc;
-            sound.then(|| Filter::from_bytes(bytes)).ok_or_else(|| "the checksum does not match".to_owned())
+            sound
+                .then(|| Filter::from_bytes(bytes))
+                .flatten()
+                .ok_or_else(|| "the checksum does not match".to_owned())
         });
         read.map(Some).map_err(|why| format!("`{}`: the filter at byte {at}: {why}", self.path.display()))
     }

@@ -3,6 +3,7 @@
 use model::{LogRecord, RecordAsk, RunId};
 
 use super::block::{Block, Kind, Summary};
+use super::filter::Filter;
 use super::pack::{Packer, Source, Unpacker, take_body};
 use crate::codec::{Reader, put_u64};
 use crate::column::{Effort, append_column, put_column};
@@ -24,6 +25,7 @@ pub(super) fn encode(run: Option<RunId>, records: &[&LogRecord], effort: Effort)
         summary.reach((record.time_ns, record.time_ns), record.rank, None);
         summary.severity_max = summary.severity_max.max(record.severity);
     }
+    summary.traces = Filter::of_traces(records.iter().filter_map(|record| record.trace.as_ref()));
     let mut bytes = Vec::new();
     summary.encode(&mut bytes);
     let times: Vec<i64> = records.iter().map(|record| record.time_ns).collect();

@@ -6,6 +6,7 @@ use foldhash::HashMap;
 use model::{RunId, Span, SpanAsk, SpanEvent, SpanId, SpanLink, TraceId};
 
 use super::block::{Block, Kind, Summary, key_of};
+use super::filter::Filter;
 use super::pack::{Packer, Source, Unpacker, take_body};
 use crate::codec::{Reader, put_bytes, put_i64, put_u64};
 use crate::column::{Effort, append_column, put_column};
@@ -31,6 +32,7 @@ pub(super) fn encode(run: Option<RunId>, spans: &[(u64, &Span)], effort: Effort)
     for (_, span) in spans {
         summary.reach((span.start_ns, span.end_ns), span.rank, span.iteration);
     }
+    summary.traces = Filter::of_traces(spans.iter().map(|(_, span)| &span.trace));
     summary.name_all(spans.iter().map(|(_, span)| &*span.name).collect());
     let mut bytes = Vec::new();
     summary.encode(&mut bytes);

@@ -457,3 +457,38 @@ fn the_newest_exemplars_of_a_series_are_kept() {
     let store = open(dir.path());
     assert_eq!(store.exemplars(series(&store, "a", "loss").id, i64::MIN, i64::MAX), []);
 }
+
+#[test]
+fn exemplars_of_no_run_go_with_the_samples_beside_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let day_ns = 86_400 * model::NANOS_PER_SECOND;
+    let store = Store::open(dir.path(), Options { fleet_retention_ns: 2 * day_ns, ..raw_only() }).unwrap();
+    let identity = |name: &str| model::SeriesIdentity {
+        labels: model::Labels::from_pairs([("__name__", name)]),
+        display: name.into(),
+    };
+    let exemplar = |time_ns| Exemplar { time_ns, value: 1.0, labels: Vec::new() };
+    let append = |name: &str, time_ns| {
+        let samples = vec![model::Sample { time_ns, value: 1.0, step: None }];
+        let series = vec![store::SeriesBatch { identity: identity(name), samples }];
+        let exemplars = vec![(identity(name), exemplar(time_ns))];
+        store.append(Batch { series, exemplars, ..Batch::default() }).unwrap();
+    };
+    append("old", T0 - 5 * day_ns);
+    append("both", T0 - 5 * day_ns);
+    append("both", T0);
+    let kept = |store: &Store, name: &str| {
+        let id = store.series_number(&identity(name));
+        id.map_or(0, |id| store.exemplars(id, i64::MIN, i64::MAX).len())
+    };
+    assert_eq!((kept(&store, "old"), kept(&store, "both")), (1, 2));
+    seal(&store);
+    assert_eq!((kept(&store, "old"), kept(&store, "both")), (0, 1));
+    drop(store);
+    let store = open(dir.path());
+    assert_eq!((kept(&store, "old"), kept(&store, "both")), (0, 1));
+    store
+        .append(Batch { exemplars: vec![(identity("both"), exemplar(T0 + 1))], ..Batch::default() })
+        .unwrap();
+    assert_eq!(kept(&store, "both"), 2);
+}
