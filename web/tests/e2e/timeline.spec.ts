@@ -264,6 +264,19 @@ test('of ten thousand attributes only those that are seen are in the page', asyn
   ]);
 });
 
+test('it is told that texts are kept which only an admin may read', async ({ page, server }) => {
+  await page.route(/part=spans?&/, async (route) => {
+    const answer = (await (await route.fetch()).json()) as object;
+    await route.fulfill({ json: { ...answer, texts_hidden: true } });
+  });
+  await openTimeline(page, server, 'nine', '?step=7');
+  await expect(plane(page)).toContainText('are kept of this run; only a token of an admin may read them');
+  await enter(page);
+  await page.keyboard.press('ArrowRight');
+  await page.keyboard.press('Enter');
+  await expect(detail(page)).toContainText('are kept of this span; only a token of an admin may read them');
+});
+
 test('a span in another step leads there', async ({ page, server }) => {
   await openTimeline(page, server, 'nine', '?step=7&order=rank');
   await enter(page);
