@@ -75,6 +75,10 @@ function useFeed(model: Timeline): void {
       void model.chosen.value;
       queueMicrotask(() => void model.loadSpan());
     });
+    const stopOpening = effect(() => {
+      const step = model.stepToOpen.value;
+      if (step !== null) queueMicrotask(() => setParams({ step: String(step) }));
+    });
     // News of the run change its facts: a newer step may be there.
     let seen = model.board.detail.peek()?.last_time_ms;
     const stopFollowing = effect(() => {
@@ -85,6 +89,7 @@ function useFeed(model: Timeline): void {
     return () => {
       stopAsking();
       stopChoosing();
+      stopOpening();
       stopFollowing();
       refresh.end();
       model.end();

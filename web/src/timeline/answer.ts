@@ -53,6 +53,8 @@ export interface SpanAnswer {
     rank: number | null;
     instance: string;
     host: string;
+    trace: string;
+    id: string;
     start_us: number;
     length_us: number;
     origin_ns: string;

@@ -104,6 +104,14 @@ export class Timeline {
     return spans && key ? placeOf(spans, key) : -1;
   });
 
+  /** The step of a span that the address names without its step, and that is not in what was read. */
+  readonly stepToOpen = computed<number | null>(() => {
+    const [spans, key, span] = [this.loaded.value, this.chosen.value, this.detail.value?.span];
+    if (!spans || !key || !span || this.chosenAt.value >= 0) return null;
+    if (this.asked.step.value !== '' || this.whole.value || writeKey(span) !== writeKey(key)) return null;
+    return span.iteration === spans.answer.step ? null : span.iteration;
+  });
+
   /** Own time of each lane by phase. */
   readonly own = computed(() => (this.loaded.value ? ownTimes(this.loaded.value) : []));
 

@@ -288,6 +288,10 @@ test('a span in another step leads there', async ({ page, server }) => {
   await detail(page).getByRole('button', { name: 'Open step 7' }).click();
   await expect(step(page)).toHaveValue('7');
   await expect(detail(page)).not.toContainText('not in what is shown');
+  // An address that names the span alone opens its step by itself.
+  await openTimeline(page, server, 'nine', `?span=${encodeURIComponent(key)}`);
+  await expect(step(page)).toHaveValue('7');
+  await expect(detail(page).getByRole('heading', { level: 2 })).toHaveText('megatron.train.iteration');
 });
 
 test('ranks are chosen by number or host, and what is no rank is told', async ({ page, server }) => {

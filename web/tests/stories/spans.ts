@@ -118,6 +118,8 @@ export function madeSpan(query: URLSearchParams): SpanAnswer {
       rank: lane.rank,
       instance: lane.instance,
       host: lane.host,
+      trace: answer.traces[spans.trace[at]],
+      id: spans.id[at],
       start_us: spans.start_us[at],
       length_us: spans.length_us[at],
       origin_ns: answer.origin_ns,
