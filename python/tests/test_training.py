@@ -594,6 +594,25 @@ def test_ranks_of_one_launcher_have_one_run_id(scripts):
     assert "nothing tells which run this is" in err
 
 
+@pytest.mark.usefixtures("console")
+def test_set_up_never_raises_for_what_it_is_given():
+    odd = {
+        "rank": "seven",
+        "world_size": -1,
+        "attributes": {"a": 1, "b": [1]},
+        "span_groups": 5,
+        "sample_rate": "often",
+    }
+    words = said(lambda: training.setup(enabled=True, run_id="r", **odd))
+    assert [name for name in odd if not any(name.rstrip("s") in word for word in words)] == []
+    assert training.current().rank == 0
+    training.shutdown(0.0)
+    for name, value in odd.items():
+        with pytest.raises(tg.TruegaugeError, match=name.rstrip("s")):
+            training.setup(enabled=True, run_id="r", strict=True, **{name: value})
+        assert training.current() is None
+
+
 # --- what is left alone ---------------------------------------------------------------------------
 
 COUNTS = """
@@ -684,6 +703,51 @@ def test_a_forked_child_leaves_the_parents_sums_alone(scripts, receiver):
     assert [span.name for span in receiver.spans()] == []
 
 
+def test_a_forked_child_records_to_the_run_as_a_session_of_its_own(scripts, server):
+    script = """
+    import os
+    import truegauge as tg
+    from truegauge import training
+    run = tg.init(project_name="llm", run_name="fork")
+    telemetry = training.setup()
+    telemetry.record(loss=1.0, step=1)
+    run.flush()
+    child = os.fork()
+    if child == 0:
+        telemetry.record(loss=2.0, step=2)
+        tg.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    tg.close()
+    print(run.run_id)
+    """
+    out, err = scripts.run(script, "-W", "error", **server.environment_of_client())
+    assert sorted(server.points(out.strip(), "megatron_training_loss")) == [(1, 1.0), (2, 2.0)], err
+
+
+def test_what_is_recorded_arrives_when_the_process_is_told_to_stop(scripts, receiver):
+    script = """
+    import sys, time
+    from truegauge import training
+    telemetry = training.setup(rank=0, world_size=1, run_id="r")
+    telemetry.record(loss=0.25)
+    print("ready", flush=True)
+    while True:
+        time.sleep(0.05)
+    """
+    process = scripts.start(
+        script,
+        MEGATRON_OTEL_ENABLED="1",
+        OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url,
+        OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf",
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == -15
+    assert gauge(receiver.metrics()[NAME + "loss"][-1]) == 0.25
+
+
 # --- the end --------------------------------------------------------------------------------------
 
 
@@ -768,6 +832,18 @@ def test_spans_nest_and_carry_attributes(tracing):
     assert [event.name for event in inner.events] == ["half"]
     assert inner.start_time_unix_nano <= inner.end_time_unix_nano
     assert job.traceparent.split("-")[1] == outer.trace_id.hex()
+
+
+def test_what_is_no_attribute_is_left_out(tracing):
+    from types import MappingProxyType
+
+    with training.managed_span("step", 7, odd=object()) as span:
+        span.set_attribute(3, "x")
+        span.set_attribute("fine", True)
+        span.set_attributes(MappingProxyType({"also": 1.5, "not": None}))
+        span.add_event("e", 3)
+    found = ended(tracing)["7"]
+    assert plain(found.attributes) == {"fine": True, "also": 1.5}
 
 
 def test_a_group_that_is_off_gives_none(tracing):

@@ -229,7 +229,7 @@ class Instrument:
     def set(
         self,
         amount: object,
-        attributes: dict[str, object] | None = None,
+        attributes: Mapping[str, object] | None = None,
         *,
         step: object = None,
         timestamp: float | datetime | None = None,
@@ -237,7 +237,7 @@ class Instrument:
     def add(
         self,
         amount: object,
-        attributes: dict[str, object] | None = None,
+        attributes: Mapping[str, object] | None = None,
         *,
         step: object = None,
         timestamp: float | datetime | None = None,
@@ -245,7 +245,7 @@ class Instrument:
     def record(
         self,
         amount: object,
-        attributes: dict[str, object] | None = None,
+        attributes: Mapping[str, object] | None = None,
         *,
         step: object = None,
         timestamp: float | datetime | None = None,
@@ -269,11 +269,11 @@ class Span:
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> bool: ...
     def set_attribute(self, key: str, value: object) -> None: ...
-    def set_attributes(self, attributes: dict[str, object]) -> None: ...
+    def set_attributes(self, attributes: Mapping[str, object]) -> None: ...
     def add_event(
-        self, name: str, attributes: dict[str, object] | None = None, timestamp: int | None = None
+        self, name: str, attributes: Mapping[str, object] | None = None, timestamp: int | None = None
     ) -> None: ...
-    def add_link(self, traceparent: str, attributes: dict[str, object] | None = None) -> bool: ...
+    def add_link(self, traceparent: str, attributes: Mapping[str, object] | None = None) -> bool: ...
     def record_exception(self, error: BaseException) -> None: ...
     def set_status(self, error: str | None = None) -> None: ...
     def update_name(self, name: str) -> None: ...

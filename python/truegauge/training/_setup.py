@@ -158,8 +158,6 @@ def setup(
         return _current
     if callable(strategy):
         strategy = _named(strategy)
-    if span_groups is not None and not isinstance(span_groups, str):
-        span_groups = ",".join(str(group) for group in span_groups)
     given: dict[str, object] = {
         "rank": _whole("rank", rank, strict),
         "world_size": _whole("world_size", world_size, strict),
@@ -170,7 +168,7 @@ def setup(
         "strategy": _text(strategy),
         "export_rank": _signed("export_rank", export_rank, strict),
         "sample_rate": _number("sample_rate", sample_rate, strict),
-        "span_groups": span_groups,
+        "span_groups": _groups(span_groups, strict),
         "exporter": _text(exporter),
         "run_id": _text(run_id),
         "user_id": _text(user_id),
@@ -320,9 +318,24 @@ def _text(value: object) -> str | None:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
+def _groups(given: str | Iterable[str] | None, strict: bool) -> str | None:
+    if given is None or isinstance(given, str):
+        return given
+    try:
+        return ",".join(str(group) for group in given)
+    except TypeError:
+        _complain(f"`span_groups` is {given!r:.80}, wanted are names of groups: it is left out", strict)
+        return None
+
+
 def _attributes(given: Mapping[str, object] | None, strict: bool) -> dict[str, object]:
     kept: dict[str, object] = {}
-    for key, value in (given or {}).items():
+    try:
+        items = list((given or {}).items())
+    except (AttributeError, TypeError):
+        _complain(f"`attributes` is {given!r:.80}, wanted is a mapping: it is left out", strict)
+        return kept
+    for key, value in items:
         if value is None:
             continue
         if not isinstance(value, str | bool | int | float):

@@ -2,7 +2,7 @@
 
 use model::AttributeValue;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyMapping, PyString};
 
 /// Attributes with their keys.
 pub(crate) type Pairs = Vec<(String, AttributeValue)>;
@@ -19,6 +19,16 @@ pub(crate) fn scalar(value: &Bound<'_, PyAny>) -> Option<AttributeValue> {
         return int.extract().ok().map(AttributeValue::Int);
     }
     value.cast::<PyFloat>().ok().map(|float| AttributeValue::Float(float.value()))
+}
+
+/// The scalars of a mapping whose keys are text; the rest is left out, and all of what is no mapping.
+pub(crate) fn of(mapping: Option<&Bound<'_, PyAny>>) -> Pairs {
+    let Some(mapping) = mapping else { return Vec::new() };
+    if let Ok(dict) = mapping.cast::<PyDict>() {
+        return pairs(Some(dict));
+    }
+    let items = mapping.cast::<PyMapping>().ok().and_then(|mapping| mapping.items().ok());
+    pairs(items.and_then(|items| PyDict::from_sequence(items.as_any()).ok()).as_ref())
 }
 
 /// The scalars of a dict whose keys are text; the rest is left out.

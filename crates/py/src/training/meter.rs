@@ -191,7 +191,7 @@ impl Instrument {
         &self,
         py: Python<'_>,
         value: &Bound<'_, PyAny>,
-        attributes: Option<&Bound<'_, PyDict>>,
+        attributes: Option<&Bound<'_, PyAny>>,
         when: (Option<&Bound<'_, PyAny>>, Option<&Bound<'_, PyAny>>),
     ) -> PyResult<()> {
         let Some(state) = &self.state else { return Ok(()) };
@@ -202,7 +202,7 @@ impl Instrument {
         let Some(number) = number else { return Ok(()) };
         let Ok(Some(instrument)) = self.instrument(state) else { return Ok(()) };
         let when = When::read(state, when.0, when.1)?;
-        let pairs = attributes::pairs(attributes);
+        let pairs = attributes::of(attributes);
         let within = span::within(py);
         let refused = state.with(|training, _live| {
             let instrument = if pairs.is_empty() {
@@ -237,7 +237,7 @@ impl Instrument {
         &self,
         py: Python<'_>,
         amount: &Bound<'_, PyAny>,
-        attributes: Option<&Bound<'_, PyDict>>,
+        attributes: Option<&Bound<'_, PyAny>>,
         step: Option<&Bound<'_, PyAny>>,
         timestamp: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
@@ -250,7 +250,7 @@ impl Instrument {
         &self,
         py: Python<'_>,
         amount: &Bound<'_, PyAny>,
-        attributes: Option<&Bound<'_, PyDict>>,
+        attributes: Option<&Bound<'_, PyAny>>,
         step: Option<&Bound<'_, PyAny>>,
         timestamp: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
@@ -263,7 +263,7 @@ impl Instrument {
         &self,
         py: Python<'_>,
         amount: &Bound<'_, PyAny>,
-        attributes: Option<&Bound<'_, PyDict>>,
+        attributes: Option<&Bound<'_, PyAny>>,
         step: Option<&Bound<'_, PyAny>>,
         timestamp: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {

@@ -231,9 +231,9 @@ impl Span {
     /// Args:
     ///     key: Its key.
     ///     value: Text, bool, int or float; anything else is left out.
-    fn set_attribute(&self, key: &str, value: &Bound<'_, PyAny>) {
-        if let Some(value) = attributes::scalar(value) {
-            self.with_open(|span| span.set_attribute(key, value));
+    fn set_attribute(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) {
+        if let (Ok(key), Some(value)) = (key.cast::<PyString>(), attributes::scalar(value)) {
+            self.with_open(|span| span.set_attribute(&key.to_string_lossy(), value));
         }
     }
 
@@ -241,8 +241,8 @@ impl Span {
     ///
     /// Args:
     ///     attributes: Keys and values, as of `set_attribute`.
-    fn set_attributes(&self, attributes: &Bound<'_, PyDict>) {
-        let pairs = attributes::pairs(Some(attributes));
+    fn set_attributes(&self, attributes: &Bound<'_, PyAny>) {
+        let pairs = attributes::of(Some(attributes));
         self.with_open(|span| pairs.into_iter().for_each(|(key, value)| span.set_attribute(&key, value)));
     }
 
@@ -253,8 +253,8 @@ impl Span {
     ///     attributes: Keys and values, as of `set_attribute`.
     ///     timestamp: When: nanoseconds since the epoch; now by default.
     #[pyo3(signature = (name, attributes=None, timestamp=None))]
-    fn add_event(&self, name: &str, attributes: Option<&Bound<'_, PyDict>>, timestamp: Option<i64>) {
-        let pairs = attributes::pairs(attributes);
+    fn add_event(&self, name: &str, attributes: Option<&Bound<'_, PyAny>>, timestamp: Option<i64>) {
+        let pairs = attributes::of(attributes);
         self.with_open(|span| span.add_event(name, &attributes::borrowed(&pairs), timestamp));
     }
 
@@ -267,9 +267,9 @@ impl Span {
     /// Returns:
     ///     Whether `traceparent` is one.
     #[pyo3(signature = (traceparent, attributes=None))]
-    fn add_link(&self, traceparent: &str, attributes: Option<&Bound<'_, PyDict>>) -> bool {
+    fn add_link(&self, traceparent: &str, attributes: Option<&Bound<'_, PyAny>>) -> bool {
         let Some(to) = SpanContext::parse(traceparent) else { return false };
-        let pairs = attributes::pairs(attributes);
+        let pairs = attributes::of(attributes);
         self.with_open(|span| span.add_link(to, &attributes::borrowed(&pairs)));
         true
     }
@@ -326,10 +326,14 @@ fn state_for(group: &Bound<'_, PyAny>) -> Option<Arc<State>> {
 fn made(
     py: Python<'_>,
     state: Arc<State>,
-    name: &Bound<'_, PyString>,
+    name: &Bound<'_, PyAny>,
     given: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Py<PyAny>> {
-    let stage = Stage::Made(state, name.clone().unbind(), given.map(|given| given.clone().unbind()));
+    let name = match name.cast::<PyString>() {
+        Ok(name) => name.clone(),
+        Err(_) => name.str().unwrap_or_else(|_broken| PyString::new(py, "?")),
+    };
+    let stage = Stage::Made(state, name.unbind(), given.map(|given| given.clone().unbind()));
     Ok(Py::new(py, Span { stage: Mutex::new(stage) })?.into_any())
 }
 
@@ -355,7 +359,7 @@ fn made(
 pub(crate) fn managed_span(
     py: Python<'_>,
     group: &Bound<'_, PyAny>,
-    name: &Bound<'_, PyString>,
+    name: &Bound<'_, PyAny>,
     tracer: Option<&Bound<'_, PyAny>>,
     attributes: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Py<PyAny>> {
@@ -382,7 +386,7 @@ pub(crate) fn managed_span(
 #[pyo3(signature = (name, tracer=None, **attributes))]
 pub(crate) fn span_cm(
     py: Python<'_>,
-    name: &Bound<'_, PyString>,
+    name: &Bound<'_, PyAny>,
     tracer: Option<&Bound<'_, PyAny>>,
     attributes: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Py<PyAny>> {
