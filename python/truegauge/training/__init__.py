@@ -34,7 +34,6 @@ from truegauge.training._groups import (
     register_metric_group,
     unregister_metric_group,
 )
-from truegauge.training._logging import setup_logging_bridge
 from truegauge.training._setup import (
     Telemetry,
     current,
@@ -42,6 +41,7 @@ from truegauge.training._setup import (
     register_span_group,
     registered_strategies,
     setup,
+    setup_logging_bridge,
     shutdown,
     span_groups,
     unregister_export_strategy,

@@ -6,9 +6,6 @@ finds nothing held.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-
 from truegauge._truegauge import training_instruments, warn
 
 TYPE_CHECKING = False
@@ -19,12 +16,9 @@ KINDS = ("gauge", "histogram", "counter", "up_down_counter")
 RESERVED = ("dl", "gen_ai", "nv", "truegauge")
 """First words of names whose meaning is shared by everybody; groups of a program leave them alone."""
 
-# A project, a subsystem where there is one, and the metric: lower-case words between dots.
-_NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
 _PREFIX = "megatron.training."
 
 
-@dataclass(frozen=True)
 class MetricSpec:
     """An instrument of a metric group.
 
@@ -36,11 +30,28 @@ class MetricSpec:
         description: What it measures.
     """
 
-    key: str
-    name: str
-    kind: str = "gauge"
-    unit: str = ""
-    description: str = ""
+    __slots__ = ("description", "key", "kind", "name", "unit")
+
+    def __init__(
+        self, key: str, name: str, kind: str = "gauge", unit: str = "", description: str = ""
+    ) -> None:
+        self.key = key
+        self.name = name
+        self.kind = kind
+        self.unit = unit
+        self.description = description
+
+    def _parts(self) -> tuple[str, str, str, str, str]:
+        return self.key, self.name, self.kind, self.unit, self.description
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MetricSpec) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def __repr__(self) -> str:
+        return f"MetricSpec{self._parts()!r}"
 
 
 _groups: dict[str, dict[str, MetricSpec]] = {}
@@ -78,12 +89,12 @@ def _check(group: str, spec: MetricSpec) -> None:
         raise ValueError(f"{where}: wanted is a key that can be a keyword argument")
     if spec.kind not in KINDS:
         raise ValueError(f"{where}: found kind {spec.kind!r}, wanted one of {', '.join(KINDS)}")
-    if not _NAME.fullmatch(spec.name):
+    words = spec.name.split(".")
+    if len(words) < 2 or not all(_is_word(word) for word in words):
         raise ValueError(
             f"{where}: found name {spec.name!r}, wanted lower-case words between dots, such as "
             f"`megatron.moe.load_balance`"
         )
-    words = spec.name.split(".")
     if words[0] in RESERVED:
         raise ValueError(
             f"{where}: `{words[0]}.` is reserved for names that everybody understands alike: begin "
@@ -91,6 +102,11 @@ def _check(group: str, spec: MetricSpec) -> None:
         )
     if words[0] == "megatron" and len(words) < 3:
         raise ValueError(f"{where}: found name {spec.name!r}, wanted `megatron.<subsystem>.<metric>`")
+
+
+def _is_word(word: str) -> bool:
+    plain = word.replace("_", "a")
+    return word[:1].isalpha() and plain.isascii() and plain.isalnum() and word == word.lower()
 
 
 def _put(group: str, by_key: dict[str, MetricSpec], allow_override: bool) -> None:

@@ -22,6 +22,7 @@ from truegauge.training import _spans
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from logging import Handler
     from types import TracebackType
 
     from truegauge._run import Run
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 SHUTDOWN_TIMEOUT_MS = 5000.0
 """Bound of a shutdown, and of what the end of the process waits."""
+
+LEVEL_INFO = 20
+"""`logging.INFO`, without loading `logging`."""
 
 _current: Telemetry | None = None
 
@@ -192,6 +196,29 @@ def current() -> Telemetry | None:
 def shutdown(timeout_ms: float = SHUTDOWN_TIMEOUT_MS) -> ShutdownInfo | None:
     """Ends the telemetry that is set up; see `Telemetry.shutdown`. None without one."""
     return None if _current is None else _current.shutdown(timeout_ms)
+
+
+def setup_logging_bridge(
+    logger_name: str = "", level: int = LEVEL_INFO, *, telemetry: Telemetry | None = None
+) -> Handler | None:
+    """Exports what a logger writes, with the span it was written in. Nothing of our own logger goes.
+
+    Needs `MEGATRON_OTEL_LOGS_ENABLED=1`; on a rank that exports no log records nothing is attached.
+
+    Args:
+        logger_name: The logger; the root by default.
+        level: Least level that goes; by default that of `logging.INFO`.
+        telemetry: Where to; by default the one that is set up.
+
+    Returns:
+        The handler, to be removed by `removeHandler`; None where none was attached.
+    """
+    telemetry = telemetry or _current
+    if telemetry is None or not telemetry.exports_logs:
+        return None
+    from truegauge.training._bridge import attach
+
+    return attach(telemetry, logger_name, level)
 
 
 def register_export_strategy(

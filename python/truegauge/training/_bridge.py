@@ -1,10 +1,8 @@
-"""Python's `logging` as log records of the telemetry."""
+"""Python's `logging` as log records of the telemetry; loaded when it is asked for, with `logging`."""
 
 from __future__ import annotations
 
 import logging
-
-from truegauge.training import _setup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,24 +46,8 @@ class _Bridge(logging.Handler):
             self.handleError(record)
 
 
-def setup_logging_bridge(
-    logger_name: str = "", level: int = logging.INFO, *, telemetry: Telemetry | None = None
-) -> logging.Handler | None:
-    """Exports what a logger writes, with the span it was written in. Nothing of our own logger goes.
-
-    Needs `MEGATRON_OTEL_LOGS_ENABLED=1`; on a rank that exports no log records nothing is attached.
-
-    Args:
-        logger_name: The logger; the root by default.
-        level: Least level that goes.
-        telemetry: Where to; by default the one that is set up.
-
-    Returns:
-        The handler, to be removed by `removeHandler`; None where none was attached.
-    """
-    telemetry = telemetry or _setup.current()
-    if telemetry is None or not telemetry.exports_logs:
-        return None
+def attach(telemetry: Telemetry, logger_name: str, level: int) -> logging.Handler:
+    """Attaches a handler to a logger, unless it has one for this telemetry."""
     logger = logging.getLogger(logger_name)
     for handler in logger.handlers:
         if isinstance(handler, _Bridge) and handler._telemetry is telemetry:
