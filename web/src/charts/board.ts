@@ -20,6 +20,7 @@ const BUCKETS_MAX = 2000;
 const REPORTS_MAX = 2000;
 const SETTLE_MS = 100;
 const MAP_BUCKETS = 500;
+const STEP_SECONDS = 'train_step_seconds';
 const natural = new Intl.Collator('en', { numeric: true });
 
 /** A chart's data as it came. */
@@ -208,7 +209,10 @@ export class Board {
 
   /** From the first chart that has steps. */
   private async askStepMap(): Promise<void> {
-    const chart = [...this.charts.peek()].sort((a, b) => rank(a.name) - rank(b.name)).find((c) => c.stepped);
+    // A step's own time has its step from whoever took it; others may stand at that of their time.
+    const place = (name: string) => (name === STEP_SECONDS ? -1 : rank(name));
+    const stepped = this.charts.peek().filter((c) => c.stepped);
+    const chart = stepped.sort((a, b) => place(a.name) - place(b.name))[0];
     if (!chart) return;
     const queries = [{ run_id: this.runId, metric: chart.name, labels: chart.series[0].labels, limit: 1 }];
     const question = { from: null, to: null, buckets: MAP_BUCKETS, smooth: null, queries };

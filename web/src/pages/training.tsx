@@ -171,8 +171,11 @@ function Health({ page }: { page: TrainingBoard }) {
   const breakdown = page.breakdown.value;
   const errors = [...page.errors.value].filter(([what]) => what === 'ids');
   return (
-    <p class="health" role="status">
-      {claim && <b class={bad ? 'crit' : ''}>{claim}</b>} {breakdown && stepText(stackOf(breakdown))}{' '}
+    <p class="health">
+      <b role="status" class={bad ? 'crit' : ''}>
+        {claim}
+      </b>{' '}
+      {breakdown && stepText(stackOf(breakdown))}{' '}
       <span class="quiet">
         <Sentence text={training.export.text} />
       </span>
@@ -231,7 +234,7 @@ function Curve(props: Frame & { spec: PanelSpec; unit: string }) {
       id={spec.id}
       title={spec.title}
       unit={unit}
-      help=""
+      help={isMfu ? '' : (page.rowsOf(spec.key)[0]?.help ?? '')}
       caveat={instrument?.caveat ?? ''}
       picture={picture}
       head={<Badges page={page} spec={spec} />}

@@ -33,6 +33,9 @@ export interface PanelData {
 
 const LIVE_MS = 2000;
 const FACTS_MS = 6000;
+/** With more series than this, points are read anew less often. */
+const MANY_SERIES = 200;
+const MANY_MS = 10_000;
 const SPREAD_SERIES = 2000;
 const SPREAD_VALUES = 400_000;
 const BUCKETS_MIN = 40;
@@ -105,6 +108,7 @@ export class TrainingBoard {
 
   constructor(readonly board: Board) {
     const live = paced(() => this.load(true), LIVE_MS);
+    const slow = paced(() => this.load(true), MANY_MS);
     const facts = paced(
       () => Promise.all([this.readTraining(), this.takeApart(true)]).then(() => {}),
       FACTS_MS,
@@ -112,6 +116,7 @@ export class TrainingBoard {
     let points = -1;
     this.stops.push(
       live.end,
+      slow.end,
       facts.end,
       effect(() => {
         void tokenEntered.value;
@@ -138,7 +143,7 @@ export class TrainingBoard {
       effect(() => {
         const now = this.board.detail.value?.points ?? 0;
         if (points >= 0 && now !== points && isLive()) {
-          live.ask();
+          (this.many() ? slow : live).ask();
           facts.ask();
         }
         points = now;
@@ -155,6 +160,10 @@ export class TrainingBoard {
   /** Ranks that have series of a key. */
   ranksOf(key: string): number {
     return new Set(this.rowsOf(key).flatMap((row) => rankLabel(row.labels) ?? [])).size;
+  }
+
+  private many(): boolean {
+    return KEYS.reduce((sum, key) => sum + this.rowsOf(key).length, 0) > MANY_SERIES;
   }
 
   /** The page's zoom; `null` for all. */
@@ -322,8 +331,8 @@ export class TrainingBoard {
   private panelOf(data: KeyData, runs: Drawn[]): PanelData {
     const { shape, folded } = chartOf(data, runs);
     if (runs.length > 1) for (const line of shape.lines) this.colour(line.labels[GROUP], runs);
-    const { axis, moved, came, total } = data;
-    return { axis, shape, folded, moved, came, total };
+    const { axis, came, total } = data;
+    return { axis, shape, folded, moved: data.moved || (axis === 'step' && isTimed(data)), came, total };
   }
 
   /** The colour of a line is that of its run, whichever panel it is in. */
@@ -479,7 +488,9 @@ export class TrainingBoard {
   /** Asks where the time of the steps went. */
   async takeApart(again: boolean): Promise<void> {
     const zoom = untracked(() => this.steps());
-    const buckets = Math.max(BUCKETS_MIN, Math.min(COLUMNS_MAX, Math.floor(this.wide.peek() / COLUMN_PX)));
+    // In coarse steps, so that a window that is dragged wider asks few times.
+    const room = Math.floor(this.wide.peek() / COLUMN_PX / BUCKETS_MIN) * BUCKETS_MIN;
+    const buckets = Math.max(BUCKETS_MIN, Math.min(COLUMNS_MAX, room));
     const asked = { from: zoom?.from ?? null, to: zoom?.to ?? null, rank: this.rank.peek(), buckets };
     const key = JSON.stringify(asked);
     if (!again && key === this.apart) return;
@@ -537,6 +548,9 @@ export class TrainingBoard {
     this.ended.abort();
   }
 }
+
+/** Whether points came by OpenTelemetry: it has no steps, so that theirs are those of their times. */
+const isTimed = ({ pieces }: KeyData) => pieces.some((p) => 'service_instance_id' in p.column.labels);
 
 /** Step times in seconds: the trainer's own are milliseconds. */
 function inSeconds(data: KeyData, milliseconds: boolean): KeyData {

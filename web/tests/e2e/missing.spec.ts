@@ -207,12 +207,12 @@ test('the overview says who reports which card, and no page shows the reports as
 test('keys go through the tabs in their order', async ({ page, server }) => {
   await open(page, server, 'job', 'ranks');
   await expect(page.getByRole('region', { name: 'Ranks over the run' })).toBeVisible();
-  await page.keyboard.press(']');
-  await expect(page).toHaveURL(/\/missing/);
-  await page.keyboard.press(']');
-  await expect(page).toHaveURL(/\/missing/);
+  for (const next of ['training', 'timeline', 'missing', 'missing']) {
+    await page.keyboard.press(']');
+    await expect(page).toHaveURL(new RegExp(`/${next}`));
+  }
   await page.keyboard.press('[');
-  await expect(page).toHaveURL(/\/ranks/);
+  await expect(page).toHaveURL(/\/timeline/);
 });
 
 for (const theme of ['light', 'dark']) {
