@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use promql_parser::parser::{Expr, token, value::ValueType};
 use serde_json::{Value, json};
 
-use crate::process::Server;
+use crate::process::{Server, eventually};
 use crate::prometheus::escape;
 
 /// A unit as a product of named units, and by how much it is larger than these.
@@ -51,8 +51,7 @@ impl Dimension {
 /// What Grafana calls it.
 fn grafana_unit(unit: &str) -> Dimension {
     match unit {
-        "none" => Dimension::none(),
-        "percentunit" => Dimension::none(),
+        "none" | "percentunit" => Dimension::none(),
         "percent" => Dimension { scale: 0.01, ..Dimension::none() },
         "ms" | "s" => Dimension::of(unit),
         "gbytes" => Dimension::of("GiB"),
@@ -138,12 +137,7 @@ fn shown(file: &Path) -> Vec<Shown> {
     let dashboard: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     let mut variables: BTreeMap<String, &str> = BTreeMap::from([("__rate_interval".to_owned(), "1m")]);
     for variable in dashboard["templating"]["list"].as_array().unwrap() {
-        let value = match variable["name"].as_str().unwrap() {
-            "gpu_model" => "h100-sxm",
-            "dtype" => "bf16",
-            _ => ".*",
-        };
-        variables.insert(variable["name"].as_str().unwrap().to_owned(), value);
+        variables.insert(variable["name"].as_str().unwrap().to_owned(), ".*");
     }
     let mut found = Vec::new();
     for panel in dashboard["panels"].as_array().unwrap() {
@@ -196,7 +190,8 @@ fn training(now_ns: u64) -> Value {
         let text = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
         json!({"attributes": [
             text("service.name", "megatron-lm"), text("service.instance.id", &format!("{run}-rank7")),
-            text("nemo.run.id", run), {"key": "dl.rank", "value": {"intValue": "7"}},
+            text("nemo.run.id", run), text("nv.gpu.model", "NVIDIA H100 80GB HBM3"),
+            text("megatron.precision", "bf16"), {"key": "dl.rank", "value": {"intValue": "7"}},
         ]})
     };
     let of_run = |run| json!({"resource": resource(run), "scopeMetrics": [{"metrics": metrics}]});
@@ -205,10 +200,21 @@ fn training(now_ns: u64) -> Value {
 
 #[test]
 fn every_query_of_a_dashboard_is_sound_and_is_answered() {
-    let server = Server::start(&[]);
-    let now_ns = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap();
-    let taken = server.post_json("/v1/metrics", &training(now_ns));
+    let server = Server::start(&[
+        "--own-metrics=true",
+        "--own-metrics-interval",
+        "200ms",
+        "--starter-rules=true",
+        "--rule-interval",
+        "200ms",
+    ]);
+    let now_ns = || u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap();
+    let taken = server.post_json("/v1/metrics", &training(now_ns()));
     assert_eq!((taken.status, taken.json()), (200, json!({})));
+    eventually("the share of the peak that both runs make use of", || {
+        let answer = server.get("/api/v1/query?query=count(run:mfu_ratio)");
+        (answer["data"]["result"][0]["value"][1] == "2").then_some(())
+    });
 
     let mut titles = BTreeSet::new();
     for Shown { place, query, unit } in files().iter().flat_map(|file| shown(file)) {
@@ -229,8 +235,8 @@ fn every_query_of_a_dashboard_is_sound_and_is_answered() {
         assert_eq!(given.of, written.of, "{place}: {query} is not in {unit}");
         assert!((given.scale / written.scale - 1.0).abs() < 1e-9, "{place}: {query} is not in {unit}");
 
-        let (from, to) = (now_ns / 1_000_000_000 - 300, now_ns / 1_000_000_000);
-        let asked = format!("/api/v1/query_range?query={}&start={from}&end={to}&step=15", escape(&query));
+        let (from, to) = (now_ns() / 1_000_000_000 - 300, now_ns() / 1_000_000_000 + 1);
+        let asked = format!("/api/v1/query_range?query={}&start={from}&end={to}&step=1", escape(&query));
         let answer = server.get(&asked);
         assert_eq!(answer["status"], "success", "{place}: {answer}");
         assert!(!answer["data"]["result"].as_array().unwrap().is_empty(), "{place}: {query} shows nothing");
