@@ -302,7 +302,7 @@ impl<'s> Made<'s> {
     fn describe(&mut self, point: &Point<'_, '_>) {
         let metric = point.metric;
         let said = MetricMetadata {
-            metric: metric.canonical.clone(),
+            metric: metric.canonical.to_string(),
             kind: metric.instrument.kind(),
             help: metric.help.to_owned(),
             unit: metric.unit.to_owned(),

@@ -1,8 +1,7 @@
 //! The message `ExportMetricsServiceRequest`, point by point.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::BuildHasher;
+use std::rc::Rc;
 
 use foldhash::fast::RandomState;
 
@@ -39,7 +38,7 @@ pub struct Metric<'a> {
     /// How sums and histograms are told; gauges and summaries are as good as cumulative.
     pub temporality: Temporality,
     /// Its canonical name in Prometheus, see [`names::canonical`].
-    pub canonical: String,
+    pub canonical: Rc<str>,
 }
 
 /// What a point says.
@@ -106,14 +105,15 @@ pub type PointSink<'s> = &'s mut dyn FnMut(&Point<'_, '_>) -> Result<(), Refusal
 /// Reads a body and hands its points to `sink` in order; `now_ns` is the time of arrival.
 ///
 /// On an error nothing of the body counts: what was handed out before is to be dropped. A point that is
-/// refused costs no other point.
+/// refused costs no other point. That one series has one value at one time is for `sink` to see: it knows
+/// which points are of one series.
 pub fn read(body: &[u8], now_ns: i64, sink: PointSink<'_>) -> Result<Outcome, OtlpError> {
     if body.len() > BODY_BYTES_MAX {
         return Err(OtlpError::TooMuch { what: "bytes unpacked", limit: BODY_BYTES_MAX });
     }
     let mut reader = Reader {
         outcome: Outcome::default(),
-        seen: HashMap::with_hasher(RandomState::default()),
+        named: HashMap::with_hasher(RandomState::default()),
         points: 0,
         latest_ns: now_ns.saturating_add(AHEAD_NS_MAX),
         sink,
@@ -122,18 +122,16 @@ pub fn read(body: &[u8], now_ns: i64, sink: PointSink<'_>) -> Result<Outcome, Ot
     Ok(reader.outcome)
 }
 
-/// One series at one time, within a request.
-#[derive(PartialEq, Eq, Hash)]
-struct Place<'a> {
-    metric: u64,
-    attributes: &'a [u8],
-    time_ns: i64,
-}
+/// So many names are remembered within a request.
+const NAMED_MAX: usize = 4_096;
+
+/// A metric by name, unit and kind.
+type Identity<'a> = (&'a str, &'a str, Instrument);
 
 struct Reader<'a, 's> {
     outcome: Outcome,
-    /// The bytes of every point so far, by its place.
-    seen: HashMap<Place<'a>, &'a [u8], RandomState>,
+    /// Canonical names so far: processes of one kind send the same metrics.
+    named: HashMap<Identity<'a>, Result<Rc<str>, Refusal>, RandomState>,
     points: usize,
     latest_ns: i64,
     sink: PointSink<'s>,
@@ -145,8 +143,6 @@ struct Shared<'a, 'r> {
     resource: &'r Resource<'a>,
     scope: Scope<'a>,
     metric: &'r Metric<'a>,
-    /// A hash of the three.
-    hash: u64,
     kind: DataKind,
 }
 
@@ -185,16 +181,21 @@ impl<'a> Reader<'a, '_> {
             _ => DataKind::Summary,
         };
         let head = Head::read(data, kind)?;
-        let metric = match head.metric(number, name, unit) {
-            Ok(metric) => Metric { help, ..metric },
+        let instrument = head.instrument(number);
+        if self.named.len() >= NAMED_MAX {
+            self.named.clear();
+        }
+        let canonical = self.named.entry((name, unit, instrument));
+        let canonical = canonical.or_insert_with(|| canonical_name(name, unit, instrument)).clone();
+        let told = canonical.and_then(|canonical| Ok((canonical, head.temporality(instrument)?)));
+        let metric = match told {
+            Ok((canonical, temporality)) => Metric { name, unit, help, instrument, temporality, canonical },
             Err(refusal) => {
                 self.outcome.refuse(name, head.points, refusal);
                 return Ok(());
             }
         };
-        let identity = (resource.bytes, scope, name, unit, number, metric.temporality, head.monotonic);
-        let hash = self.seen.hasher().hash_one(identity);
-        self.data(data, Shared { resource, scope, metric: &metric, hash, kind })
+        self.data(data, Shared { resource, scope, metric: &metric, kind })
     }
 
     fn data(&mut self, data: &'a [u8], shared: Shared<'a, '_>) -> Result<(), OtlpError> {
@@ -207,33 +208,13 @@ impl<'a> Reader<'a, '_> {
             if self.points > POINTS_MAX {
                 return Err(OtlpError::TooMuch { what: "points", limit: POINTS_MAX });
             }
-            let message = field.bytes()?;
-            let taken = match Raw::read(message, shared.kind)?.point(shared, self.latest_ns) {
-                Ok(point) => self.place(message, shared.hash, &point),
-                Err(refusal) => Err(refusal),
-            };
-            match taken {
+            let point = Raw::read(field.bytes()?, shared.kind)?.point(shared, self.latest_ns);
+            match point.and_then(|point| (self.sink)(&point)) {
                 Ok(()) => self.outcome.accepted += 1,
                 Err(refusal) => self.outcome.refuse(shared.metric.name, 1, refusal),
             }
         }
         Ok(())
-    }
-
-    /// Hands a point on unless the request had it before.
-    fn place(&mut self, message: &'a [u8], metric: u64, point: &Point<'a, '_>) -> Result<(), Refusal> {
-        let place = Place { metric, attributes: point.attribute_bytes, time_ns: point.time_ns };
-        match self.seen.entry(place) {
-            Entry::Occupied(known) if *known.get() == message => Ok(()),
-            Entry::Occupied(_) => Err(Refusal::new(
-                "duplicate",
-                "the request has two values of one series at one time: the first is kept",
-            )),
-            Entry::Vacant(place) => {
-                place.insert(message);
-                (self.sink)(point)
-            }
-        }
     }
 }
 
@@ -259,36 +240,42 @@ impl Head {
         Ok(head)
     }
 
-    fn metric<'a>(&self, number: u64, name: &'a str, unit: &'a str) -> Result<Metric<'a>, Refusal> {
-        let instrument = match (number, self.monotonic) {
+    fn instrument(&self, number: u64) -> Instrument {
+        match (number, self.monotonic) {
             (5, _) => Instrument::Gauge,
             (7, true) => Instrument::Counter,
             (7, false) => Instrument::UpDownCounter,
             (11, _) => Instrument::Summary,
             _ => Instrument::Histogram,
-        };
-        if name.is_empty() {
-            return Err(Refusal::new("metric_name", "the metric has no name"));
         }
-        let canonical = names::canonical(name, unit, instrument)
-            .ok_or(Refusal::new("metric_name", "nothing of the name can stand in a metric's name"))?;
-        if canonical.len().max(name.len()) > NAME_BYTES_MAX {
-            let found = canonical.len().max(name.len());
-            let text = format!("the name has {found} bytes, at most {NAME_BYTES_MAX} are kept");
-            return Err(Refusal::told("metric_name", text));
-        }
-        let temporality = match (instrument, self.temporality) {
-            (Instrument::Gauge | Instrument::Summary, _) | (_, 2) => Temporality::Cumulative,
-            (_, 1) => Temporality::Delta,
+    }
+
+    fn temporality(&self, instrument: Instrument) -> Result<Temporality, Refusal> {
+        match (instrument, self.temporality) {
+            (Instrument::Gauge | Instrument::Summary, _) | (_, 2) => Ok(Temporality::Cumulative),
+            (_, 1) => Ok(Temporality::Delta),
             (_, other) => {
                 let text = format!(
                     "its aggregation temporality is {other}: sums and histograms are delta (1) or cumulative (2)"
                 );
-                return Err(Refusal::told("temporality", text));
+                Err(Refusal::told("temporality", text))
             }
-        };
-        Ok(Metric { name, unit, help: "", instrument, temporality, canonical })
+        }
     }
+}
+
+fn canonical_name(name: &str, unit: &str, instrument: Instrument) -> Result<Rc<str>, Refusal> {
+    if name.is_empty() {
+        return Err(Refusal::new("metric_name", "the metric has no name"));
+    }
+    let canonical = names::canonical(name, unit, instrument)
+        .ok_or(Refusal::new("metric_name", "nothing of the name can stand in a metric's name"))?;
+    if canonical.len().max(name.len()) > NAME_BYTES_MAX {
+        let found = canonical.len().max(name.len());
+        let text = format!("the name has {found} bytes, at most {NAME_BYTES_MAX} are kept");
+        return Err(Refusal::told("metric_name", text));
+    }
+    Ok(canonical.into())
 }
 
 /// A data point of any kind as it stands in the body.
