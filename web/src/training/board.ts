@@ -15,7 +15,7 @@ import { askBreakdown, askTraining, type Breakdown, type TrainingAnswer } from '
 import { type Grown, keptSteps, stepAt, timeAt, toSteps } from './fold';
 import { askMatrix, findIds, type Other } from './others';
 import { instrumentOf, KEYS, STEP_SECONDS, STEP_TIME } from './panels';
-import { chartOf, type Drawn, GROUP, type KeyData, readKeys, readMaps, skipsOf } from './read';
+import { chartOf, type Drawn, GROUP, isTimed, type KeyData, readKeys, readMaps, skipsOf } from './read';
 import { type Spread, spreadOf } from './spread';
 import { quantileShape, readQuantiles, type Timed } from './step_time';
 
@@ -332,7 +332,14 @@ export class TrainingBoard {
     const { shape, folded } = chartOf(data, runs);
     if (runs.length > 1) for (const line of shape.lines) this.colour(line.labels[GROUP], runs);
     const { axis, came, total } = data;
-    return { axis, shape, folded, moved: data.moved || (axis === 'step' && isTimed(data)), came, total };
+    return {
+      axis,
+      shape,
+      folded,
+      moved: data.moved || (axis === 'step' && data.pieces.every(isTimed)),
+      came,
+      total,
+    };
   }
 
   /** The colour of a line is that of its run, whichever panel it is in. */
@@ -354,7 +361,10 @@ export class TrainingBoard {
   ): Promise<void> {
     const metric = instrumentOf(this.training.peek(), STEP_TIME)?.metric;
     const rows = metric ? (this.rows.peek().get(`${metric}_bucket`) ?? []) : [];
-    if (!metric || rows.length === 0) return await this.loadOwnSteps(runs, metric, axis, zoom, signal);
+    // Where each step's own time is logged, it says more than a histogram of means.
+    const own = metric ? (this.rows.peek().get(metric) ?? []) : [];
+    if (!metric || rows.length === 0 || own.length > 0)
+      return await this.loadOwnSteps(runs, metric, axis, zoom, signal);
     const times = this.timesOf(axis, zoom, rows);
     const asked = {
       metric,
@@ -548,9 +558,6 @@ export class TrainingBoard {
     this.ended.abort();
   }
 }
-
-/** Whether points came by OpenTelemetry: it has no steps, so that theirs are those of their times. */
-const isTimed = ({ pieces }: KeyData) => pieces.some((p) => 'service_instance_id' in p.column.labels);
 
 /** Step times in seconds: the trainer's own are milliseconds. */
 function inSeconds(data: KeyData, milliseconds: boolean): KeyData {

@@ -4,6 +4,7 @@ import { type Shape, shapeOf } from '../charts/shape';
 import { type StepMap, stepMapOf } from '../charts/step_map';
 import { varyingLabels } from '../lib/colour';
 import type { Axis, Columns, NonFinite, PointsAnswer, PointsQuestion } from '../lib/points';
+import { rankLabel } from '../ranks/crew';
 import {
   foldedColumn,
   foldOf,
@@ -228,7 +229,7 @@ export const GROUP = 'group';
 export function chartOf(data: KeyData, runs: Drawn[]): { shape: Shape; folded: number } {
   let folded = 0;
   const pieces = runs.flatMap((run) => {
-    const own = data.pieces.filter((p) => p.column.runId === run.runId);
+    const own = withSteps(data.pieces.filter((p) => p.column.runId === run.runId));
     const series = seriesOf(own);
     const named = runs.length > 1;
     if (series.length <= (named ? 1 : LINES_MAX)) {
@@ -258,6 +259,17 @@ function tellingOf(columns: Columns[], folded: boolean): string[] {
     columns.map((c) => ({ ...c.labels, scale: c.scale })),
     true,
   );
+}
+
+/** Whether a series came by OpenTelemetry: it has no steps, so that its points stand at those of their times. */
+export const isTimed = ({ column }: Piece) => 'service_instance_id' in column.labels;
+
+/** Without what came by OpenTelemetry of a process that logs the same with its steps. */
+function withSteps(pieces: Piece[]): Piece[] {
+  const logged = new Set(pieces.flatMap((p) => (isTimed(p) ? [] : rankLabel(p.column.labels))));
+  // What has no rank is logged by the one process there is.
+  const twice = (p: Piece) => isTimed(p) && (logged.has(null) || logged.has(rankLabel(p.column.labels)));
+  return pieces.filter((p) => !twice(p));
 }
 
 const labelled = (piece: Piece, labels: Record<string, string>): Piece => ({

@@ -56,7 +56,7 @@ export function StepTimePanel(props: Frame) {
       picture={picture}
       note={quantiles && <Note text={training?.step_time.text ?? null} />}
       noteLines={quantiles && training?.step_time.text ? 2 : 1}
-      metric={quantiles ? null : STEP_SECONDS}
+      metric={quantiles ? null : metric && page.rowsOf(STEP_TIME).length > 0 ? metric : STEP_SECONDS}
       promql={quantiles && metric ? quantileQuery(metric, page.board.runId, 60) : null}
       error={page.stepTime.value || error === undefined ? undefined : error}
     />

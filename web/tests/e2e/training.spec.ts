@@ -110,7 +110,8 @@ test.beforeAll(async ({ server }) => {
     timeMs: NOW - 200_000,
     series: [
       { name: 'megatron_training_loss', points: points((s) => (s === 100 ? Number.NaN : 3 - s / 200)) },
-      { name: 'train_step_seconds', points: points(() => 0.5) },
+      { name: 'train_step_seconds', points: points(() => 0.4) },
+      { name: 'megatron_training_step_duration_ms_milliseconds', points: points(() => 500) },
     ],
   });
 });

@@ -268,6 +268,19 @@ describe('reading the panels', () => {
     expect(values).toBeLessThan(700_000);
   });
 
+  test('what a process logs with steps and exports as well is drawn once', () => {
+    const of = (labels: Record<string, string>, value: number) =>
+      piece([1, 2], [value, value], { runId: 'a', labels });
+    const exported = of({ dl_rank: '1', service_instance_id: 'a-rank1' }, 5);
+    const lines = (pieces: Piece[]) =>
+      chartOf({ axis: 'step', pieces, range: null, moved: false, came: 2, total: 2 }, [drawn('a')]).shape
+        .lines;
+    expect(lines([exported, of({ rank: '1' }, 1)]).map((l) => l.raw[0])).toEqual([1]);
+    expect(lines([exported, of({}, 1)]).map((l) => l.raw[0])).toEqual([1]);
+    expect(lines([exported, of({ rank: '0' }, 1)])).toHaveLength(2);
+    expect(lines([exported])).toHaveLength(1);
+  });
+
   test('few series are a line each, many their median and spread', () => {
     const of = (ranks: number) => ({
       axis: 'step' as Axis,
