@@ -195,7 +195,7 @@ function Instrumented(props: Frame & { spec: PanelSpec }) {
   const mfu = training?.mfu;
   const isMfu = spec.id === 'mfu';
   const unit = spec.unit ?? instrument?.unit_meant ?? '';
-  const common = { page, id: spec.id, title: spec.title, unit, height };
+  const common = { id: spec.id, title: spec.title, unit, height };
   if (training && isMfu && mfu?.is_error) return <Absent {...common} text={mfu.text} command={null} wrong />;
   if (training && isMfu && mfu && mfu.factor === null && (instrument?.present ?? false))
     return <Absent {...common} text={mfu.text} command={null} />;

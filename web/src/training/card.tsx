@@ -12,7 +12,6 @@ import type { CardActions } from '../components/chart_card';
 import { LegendList, Readout } from '../components/chart_legend';
 import { Failure } from '../components/failure';
 import { MoreIcon } from '../components/icons';
-import { Link } from '../components/link';
 import { Menu, type MenuItem } from '../components/menu';
 import { Name } from '../components/name';
 import type { Tabled } from '../components/point_table';
@@ -20,7 +19,6 @@ import { Sentence } from '../components/sentence';
 import { Trust } from '../components/trust';
 import { zone } from '../lib/clock';
 import { copy, saveCsv } from '../lib/download';
-import { runPath } from '../lib/route';
 import { shown } from '../lib/text';
 import type { TrainingBoard } from './board';
 import { type Picture, usePanelPlot } from './use_panel_plot';
@@ -189,7 +187,6 @@ export function Panel(props: PanelProps) {
 
 /** A panel without points: why, and what fills it. */
 export function Absent(props: {
-  page: TrainingBoard;
   id: string;
   title: string;
   unit: string;
@@ -198,10 +195,8 @@ export function Absent(props: {
   command: string | null;
   /** Whether it is a fault and not merely absent. */
   wrong?: boolean;
-  children?: ComponentChildren;
 }) {
   const { title, text, command } = props;
-  const detail = props.page.board.detail.value;
   const word = props.wrong ? 'configuration error' : 'absent';
   return (
     <section
@@ -220,12 +215,6 @@ export function Absent(props: {
           {!props.wrong && 'Absent: '}
           <Told text={text} command={command} />
         </p>
-        {props.children}
-        {detail && !props.wrong && (
-          <p>
-            <Link href={runPath(detail, props.page.board.runId, 'missing')}>Why is it missing?</Link>
-          </p>
-        )}
       </div>
     </section>
   );

@@ -94,16 +94,15 @@ function Alone({ page, height }: { page: TrainingBoard; height: number }) {
   const training = page.training.value!;
   const { ranks, world_size: world } = training.export;
   const told = switchOf(training, 'STRATEGY');
-  const who = ranks.length === 1 ? `rank ${ranks[0]} alone` : ranks.length === 0 ? 'no rank' : 'no two ranks';
   const of = world !== null && world > 1 ? ` of ${formatCount(world)}` : '';
+  const who = ranks.length === 1 ? `Rank ${ranks[0]}${of} alone` : 'One process';
   return (
     <Absent
-      page={page}
       id="spread"
       title={TITLE}
       unit=""
       height={height}
-      text={told?.text ?? `${who}${of} exports: there is nothing to hold beside each other.`}
+      text={told?.text ?? `${who} sends these: there is nothing to hold beside it.`}
       command={told?.key ?? null}
     />
   );

@@ -31,17 +31,7 @@ export function StepTimePanel(props: Frame) {
   const some = page.rowsOf(STEP_SECONDS).length > 0 || (instrumentOf(training, STEP_TIME)?.present ?? false);
   if (training && !some) {
     const { text, command } = absence(training, STEP_TIME);
-    return (
-      <Absent
-        page={page}
-        id="step_time"
-        title={TITLE}
-        unit={UNIT}
-        height={height}
-        text={text}
-        command={command}
-      />
-    );
+    return <Absent id="step_time" title={TITLE} unit={UNIT} height={height} text={text} command={command} />;
   }
   const quantiles = page.stepTime.value?.shape.lines.some((l) => 'q' in l.labels) ?? false;
   const error = page.errors.value.get('step time');
