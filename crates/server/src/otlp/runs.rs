@@ -250,7 +250,7 @@ impl<'s> Seen<'s> {
     /// all of it was written down a moment ago.
     pub(crate) fn changes(&mut self, now_ns: i64) -> Vec<RunChange> {
         let shared = self.shared;
-        self.noted.iter_mut().filter_map(|noted| noted.change(shared, now_ns)).collect()
+        self.noted.iter_mut().flat_map(|noted| noted.changes(shared, now_ns)).collect()
     }
 
     /// The changes are durable: remembers them, and tells those who watch the runs.
@@ -271,11 +271,10 @@ impl<'s> Seen<'s> {
 }
 
 impl Noted {
-    fn change(&mut self, shared: &Shared, now_ns: i64) -> Option<RunChange> {
-        let Ok(Some(path)) = &self.run else { return None };
-        let process = self.process.as_mut()?;
+    fn changes(&mut self, shared: &Shared, now_ns: i64) -> Vec<RunChange> {
+        let (Ok(Some(path)), Some(process)) = (&self.run, &mut self.process) else { return Vec::new() };
         if self.first_ns > self.last_ns {
-            return None;
+            return Vec::new();
         }
         let known = shared.sources.known(shared, path.id(), process.writer);
         let opens = known.is_none();
@@ -291,22 +290,31 @@ impl Noted {
             && !has_new_attributes
             && silent_after_seconds == is.silent_after_seconds
             && last_ns.saturating_sub(is.written_ns) < HEARTBEAT_NS;
-        let mut change = RunChange { path: (**path).clone(), ..RunChange::default() };
+        let mut changes = Vec::new();
         if !says_nothing {
             is.silent_after_seconds = silent_after_seconds;
             is.written_ns = is.written_ns.max(last_ns);
             let facts = SessionFacts { silent_after_seconds, ..process.facts.clone() };
-            // A session starts with the first that it sends of.
-            let time_ns = if opens { first_ns } else { last_ns };
-            change.session = Some((process.writer, event(time_ns, opens, facts)));
+            let signed = |time_ns, opens, facts| RunChange {
+                path: (**path).clone(),
+                session: Some((process.writer, event(time_ns, opens, facts))),
+                ..RunChange::default()
+            };
+            // A session starts with the first that it sends of. It may bring much at once, as after the
+            // network was away, and lives until the last of that.
+            if opens {
+                changes.push(signed(first_ns, true, facts.clone()));
+            }
+            let mut change = signed(last_ns, false, facts);
             if has_new_attributes {
                 change.attributes = new_attributes(shared, path.id(), &process.attributes);
                 is.attributes = process.hash;
                 ingest::check_change(shared, &mut change, &mut ingest::Refused::default());
             }
+            changes.push(change);
         }
         process.known = Some(is);
-        (!says_nothing).then_some(change)
+        changes
     }
 }
 

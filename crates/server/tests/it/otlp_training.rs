@@ -145,6 +145,21 @@ fn a_run_is_stale_after_three_of_its_own_intervals() {
 }
 
 #[test]
+fn a_process_whose_first_request_holds_a_backlog_lives_until_the_last_of_it() {
+    let world = World::new();
+    let rank = Process::new("r1", 0);
+    let now_ns = now_ns();
+    let backlog = [rank.iteration(1, now_ns - 600 * S), rank.iteration(2, now_ns - 5 * S)].concat();
+    rank.spans(&world.running, &backlog);
+    block(async {
+        let run = world.the_run().await;
+        assert_eq!((&run["state"], &run["attempts"]), (&json!("running"), &json!(1)));
+        let started = run["attempts_list"][0]["started_ms"].as_i64().unwrap();
+        assert_eq!(started, (now_ns - 600 * S) / 1_000_000);
+    });
+}
+
+#[test]
 fn the_time_of_a_step_is_told_apart_and_adds_up() {
     let world = World::new();
     let ranks = ranks("r1");
