@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use wire::push::PushRequest;
 
 use crate::access_questions::{Question, WRITE, Words, get, promql, questions, send};
-use crate::access_world::{Project, Random, pushed, world, written};
+use crate::access_world::{Project, Random, pushed, telemetry, world, written};
 use crate::process::{Answer, Server};
 
 const ROOT: &str = "root-secret";
@@ -50,6 +50,10 @@ fn fill(server: &Server, seed: u64, projects: &[(usize, &Project)]) {
         for at in 0..project.runs {
             let sent = pushed(&mut random, project, at, (number * 2 + at) as u8 + 1);
             assert_eq!(push(server, ROOT, &sent), 200);
+            for (path, body) in telemetry(&project.run(at), &project.mark) {
+                let answer = ask(server, ROOT, &send("POST", path, &body));
+                assert_eq!((answer.status, answer.json()), (200, json!({})), "{path}");
+            }
         }
         let ingest = token(server, project, &["ingest"]);
         let mark = project.mark.as_str();
@@ -69,7 +73,7 @@ fn token(server: &Server, project: &Project, scopes: &[&str]) -> String {
 }
 
 /// What differs from one moment, process or server to the next, whatever is in it.
-const PASSING: [&str; 15] = [
+const PASSING: [&str; 17] = [
     "timings",
     "uptime_seconds",
     "request_id",
@@ -85,6 +89,8 @@ const PASSING: [&str; 15] = [
     "elapsed_seconds",
     "state_reason",
     "heartbeat_ms",
+    "otlp_grpc",
+    "otlp_http",
 ];
 
 fn settle(value: &mut Value) {
@@ -209,6 +215,7 @@ fn changes_stay_inside(server: &Server, me: &Project, projects: &[Project], mine
             "/api/v1/series?match[]=%7B__name__%3D~%22.%2B%22%7D",
             "/api/v1/metadata",
             "/api/v1/status/tsdb",
+            "/api/tg/v1/logs",
         ];
         paths.map(|path| shape(&ask(server, &token, &get(path))))
     };
@@ -217,6 +224,11 @@ fn changes_stay_inside(server: &Server, me: &Project, projects: &[Project], mine
         let mut random = Random(at as u64);
         let sent = pushed(&mut random, other, 0, 200);
         assert_eq!(push(server, mine, &sent), 403);
+        for (path, body) in telemetry(&other.run(0), "forged") {
+            let answer = ask(server, mine, &send("POST", path, &body));
+            assert_eq!(answer.status, 200, "{path}");
+            assert!(answer.json()["partialSuccess"].is_object(), "{path}: nothing of it may be kept");
+        }
         let RunPath { organization, workspace, project, .. } = &other.path;
         let labels = [
             ("organization", organization.as_str()),

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 use crate::access_world::Random;
 use crate::process::T0;
 
+/// The trace that spans and log records of all projects are of.
+pub(crate) const TRACE: &str = "0123456789abcdef0123456789abcdef";
+
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
 pub(crate) const WRITE: &str = "application/x-protobuf";
@@ -180,6 +183,17 @@ fn of_runs(method: &str, route: &str, words: &Words) -> Option<Vec<Question>> {
         ("GET", "/api/tg/v1/runs/{run_id}/points") => {
             [of_runs("?metric=loss"), of_runs("?metric=lsos"), of_runs("")].concat()
         }
+        ("GET", "/api/tg/v1/runs/{run_id}/training") => of_runs(""),
+        ("GET", "/api/tg/v1/runs/{run_id}/timeline") => {
+            let spans = |mark: &String| {
+                of_runs(&format!("?part=span&instance={mark}&trace={TRACE}&id=0000000000000001"))
+            };
+            [of_runs("?part=breakdown"), of_runs("?part=spans"), of_runs("?part=spans&step=1"), of_runs("")]
+                .into_iter()
+                .chain(words.marks.iter().map(spans))
+                .collect::<Vec<_>>()
+                .concat()
+        }
         ("GET", "/api/tg/v1/runs/{run_id}/export") => {
             [of_runs(""), of_runs("?format=ndjson&metric=loss")].concat()
         }
@@ -267,6 +281,13 @@ fn of_ours(method: &str, route: &str, words: &Words, queries: &[String]) -> Opti
                 .to_vec(),
         ]
         .concat(),
+        ("GET", "/api/tg/v1/logs") => {
+            let of_run = words.runs.iter().map(|run| get(format!("{route}?run_id={run}")));
+            let rest =
+                ["", "?limit=1", "?severity=warn", &format!("?trace={TRACE}"), "?cursor=1.1", "?rank=0"]
+                    .map(|tail| get(format!("{route}{tail}")));
+            of_run.chain(rest).collect()
+        }
         ("GET", "/api/tg/v1/explain") => for_queries(route, queries, ""),
         ("GET", "/api/tg/v1/metrics") => {
             [vec![get(route)], each("?match=M"), each("?query=M"), each("?filter=M")].concat()
@@ -280,7 +301,11 @@ fn of_ours(method: &str, route: &str, words: &Words, queries: &[String]) -> Opti
         ("POST", "/api/tg/v1/login") => vec![send("POST", route, &json!({"code": words.marks[0]}))],
         // Their answers are secrets of the one who asks, or they are told apart: they change things, or
         // never end.
-        ("POST", "/api/tg/v1/login-links" | "/api/tg/v1/push") | ("GET", "/api/tg/v1/stream") => Vec::new(),
+        (
+            "POST",
+            "/api/tg/v1/login-links" | "/api/tg/v1/push" | "/v1/metrics" | "/v1/traces" | "/v1/logs",
+        )
+        | ("GET", "/api/tg/v1/stream") => Vec::new(),
         _ => return None,
     })
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use wire::push::{Attribute, Count, PushRequest, Run, Series, Tag};
 use wire::remote_write::{Metadata, Point, RequestWriter};
 
+use crate::access_questions::TRACE;
 use crate::process::{T0, session};
 
 /// A generator of numbers that look random: the same seed, the same world.
@@ -124,4 +125,43 @@ pub(crate) fn written(metric: &str, labels: &[(&str, &str)], help: &str) -> Vec<
     writer.series(labels, &[Point { time_ms: T0 / 1_000_000, value: 7.0 }]);
     writer.metadata(&Metadata { metric, kind: MetricKind::Gauge, help, unit: "" });
     writer.finish().unwrap()
+}
+
+/// What a process of a run sends by OTLP: a path and a body each. `mark` stands wherever it may.
+pub(crate) fn telemetry(run: &RunPath, mark: &str) -> [(&'static str, Value); 3] {
+    let text = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
+    let resource = json!({"attributes": [
+        text("truegauge.run_id", &run.id().to_string()),
+        text("service.instance.id", mark),
+        text("host.name", &format!("host-{mark}")),
+        text("dl.rank", "0"),
+        text(&format!("told.{mark}"), mark),
+    ]});
+    let time = T0.to_string();
+    let attributes = json!([text("megatron.iteration", "1"), text("said", mark)]);
+    let span = |id: &str, name: &str| {
+        json!({
+            "traceId": TRACE, "spanId": id, "name": name, "attributes": attributes,
+            "startTimeUnixNano": time, "endTimeUnixNano": (T0 + 1_000_000_000).to_string(),
+        })
+    };
+    let spans = json!([span("0000000000000001", "megatron.train.iteration"), span("0000000000000002", mark)]);
+    let record = json!({
+        "timeUnixNano": time, "severityNumber": 13, "traceId": TRACE, "attributes": attributes,
+        "body": {"stringValue": mark},
+    });
+    let point = json!({"timeUnixNano": time, "asDouble": 1.0, "attributes": [text("shard", mark)]});
+    let gauge = |name: &str| json!({"name": name, "gauge": {"dataPoints": [point]}});
+    let metrics = json!([gauge("telemetry.loss"), gauge(&format!("telemetry.{mark}"))]);
+    [
+        ("/v1/traces", json!({"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans}]}]})),
+        (
+            "/v1/logs",
+            json!({"resourceLogs": [{"resource": resource, "scopeLogs": [{"logRecords": [record]}]}]}),
+        ),
+        (
+            "/v1/metrics",
+            json!({"resourceMetrics": [{"resource": resource, "scopeMetrics": [{"metrics": metrics}]}]}),
+        ),
+    ]
 }

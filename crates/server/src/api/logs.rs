@@ -107,7 +107,7 @@ pub(crate) async fn logs(
     .await
 }
 
-/// Where an answer ended: the time of its last record, and how many of that time were looked at.
+/// Where an answer ended: the time of its last record, and how many of that time were shown.
 type Cursor = (i64, usize);
 
 fn asked(params: &Params) -> Result<(RecordAsk, usize, Cursor), ApiError> {
@@ -161,9 +161,9 @@ struct Page<'s> {
     until: Instant,
     /// Up to where an answer before has shown all.
     shown: Cursor,
-    /// The time that records are at, and how many of it were looked at.
+    /// The time that records are at, and how many of it the caller was shown.
     at: Cursor,
-    /// Those of that time which are in the answer: what is sent again is at the same time.
+    /// Those of that time: what is sent again is at the same time.
     same_time: Vec<LogRecord>,
     runs: HashMap<RunId, Option<Arc<RunRecord>>>,
     answer: LogsAnswer,
@@ -184,28 +184,36 @@ impl<'s> Page<'s> {
         }
     }
 
+    /// Counts what the caller sees only: its pages depend on nobody else.
     fn take(&mut self, record: LogRecord) -> ControlFlow<()> {
-        let is_new_time = record.time_ns != self.at.0;
-        let is_full = self.answer.records.len() >= self.limit;
-        if is_full || (is_new_time && Instant::now() > self.until) {
-            let (time_ns, count) = self.at;
-            self.answer.next = Some(format!("{time_ns}.{count}"));
-            return ControlFlow::Break(());
-        }
-        if is_new_time {
+        if record.time_ns != self.at.0 {
+            if Instant::now() > self.until {
+                return self.end(self.at);
+            }
             self.at = (record.time_ns, 0);
             self.same_time.clear();
         }
+        if !self.sees(record.run) || self.same_time.contains(&record) {
+            return ControlFlow::Continue(());
+        }
+        let (time_ns, before) = self.at;
+        let was_shown = time_ns == self.shown.0 && before < self.shown.1;
+        if !was_shown && self.answer.records.len() >= self.limit {
+            return self.end(self.at);
+        }
         self.at.1 += 1;
-        let is_repeated = self.same_time.contains(&record);
-        if !is_repeated && self.same_time.len() < SAME_TIME_MAX {
+        if self.same_time.len() < SAME_TIME_MAX {
             self.same_time.push(record.clone());
         }
-        let was_shown = self.at.0 == self.shown.0 && self.at.1 <= self.shown.1;
-        if !is_repeated && !was_shown && self.sees(record.run) {
+        if !was_shown {
             self.show(record);
         }
         ControlFlow::Continue(())
+    }
+
+    fn end(&mut self, (time_ns, count): Cursor) -> ControlFlow<()> {
+        self.answer.next = Some(format!("{time_ns}.{count}"));
+        ControlFlow::Break(())
     }
 
     /// Whether the caller sees what belongs to a run, or to none.
