@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::output::{Failure, is_broken_pipe};
-use crate::{backup, doctor, export, query, reference, rules, runs, sync, token, up};
+use crate::{backup, calc, doctor, export, query, reference, rules, runs, sync, token, up};
 #[cfg(target_os = "linux")]
 use crate::{run, top};
 
@@ -32,6 +32,7 @@ fn verbs() -> Vec<Verb> {
         (export::command(), export::run),
         (backup::command(), backup::run),
         (rules::command(), rules::run),
+        (calc::command(), calc::run),
         (token::command(), token::run),
         (sync::command(), sync::run),
         (doctor::command(), doctor::run),

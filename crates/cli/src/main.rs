@@ -5,6 +5,7 @@
 
 mod args;
 mod backup;
+mod calc;
 mod chart;
 mod compare;
 mod doctor;

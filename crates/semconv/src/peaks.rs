@@ -153,8 +153,9 @@ pub const GPUS: [Gpu; 30] = [
     gpu("h200-sxm", &["H200"], [989.4, 1_978.9, 0.0, 494.7, 67.0], [141.0, 4.8], NVIDIA),
     gpu("b200", &["B200"], [2_250.0, 4_500.0, 9_000.0, 1_125.0, 0.0], [180.0, 8.0], NVIDIA)
         .seen(0.78)
-        .note("its memory is sold as 192 GB"),
-    gpu("gb200", &["GB200"], [2_500.0, 5_000.0, 10_000.0, 1_250.0, 0.0], [186.0, 8.0], NVIDIA),
+        .note("its memory is sold as 192 GB; sources differ on FP32, from 75 to 80"),
+    gpu("gb200", &["GB200"], [2_500.0, 5_000.0, 10_000.0, 1_250.0, 0.0], [186.0, 8.0], NVIDIA)
+        .note("sources differ on FP32, from 80 to 90"),
     gpu("b300", &["B300"], [2_250.0, 4_500.0, 0.0, 1_125.0, 0.0], [270.0, 8.0], NVIDIA)
         .note("sources differ on FP4, from 12,600 to 15,000, and on memory, from 270 to 288 GB"),
     gpu("gb300", &["GB300"], [2_500.0, 5_000.0, 15_000.0, 1_250.0, 0.0], [279.0, 8.0], NVIDIA)

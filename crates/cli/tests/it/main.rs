@@ -14,6 +14,7 @@ mod access_tls;
 mod access_world;
 mod api;
 mod backup;
+mod calc;
 mod compare;
 mod complete;
 mod crash;
