@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use model::{NANOS_PER_SECOND, Sample, SeriesIdentity};
+use model::{Labels, NANOS_PER_SECOND, Sample, SeriesIdentity};
 use store::{AppendError, Batch, Collision, MetricMetadata, Receipt, SeriesBatch};
 use wire::otlp::answer::Signal;
 use wire::otlp::metrics as points;
@@ -191,7 +191,7 @@ impl<'s, 'a> Gathered<'s, 'a> {
         self.shared.streams.learn(&metrics);
         self.shared.streams.said(sayings.into_iter());
         for (origin, times_ns) in &infos {
-            origin.tell(*times_ns);
+            self.shared.streams.told(origin, *times_ns);
         }
         self.seen.stored();
         take_back(&named, &receipt, outcome);
@@ -293,7 +293,7 @@ impl<'s> Made<'s> {
             _ => 0,
         };
         let labels = origin.labels.series(&point.metric.canonical, &point.attributes, own)?;
-        let key = family_key(origin.place, &labels);
+        let key = family_key(origin.place(), &labels);
         self.describe(point);
         Ok(Family::new(labels, key))
     }
@@ -391,9 +391,20 @@ impl<'s> Made<'s> {
         }
         let (Some(first), Some(last)) = (times.first(), times.last()) else { return };
         self.infos.push((Arc::clone(origin), (*first, *last)));
+        // Two at once could not be joined to.
+        if let Some(before) = self.shared.streams.before(origin)
+            && let (Some(labels), Some((_, ended_ns))) = (&before.info, before.told_ns())
+            && ended_ns < *first
+        {
+            self.tell(labels, &[*first], model::stale_marker());
+        }
+        self.tell(labels, &times, 1.0);
+    }
+
+    fn tell(&mut self, labels: &Labels, times_ns: &[i64], value: f64) {
         let identity = SeriesIdentity { labels: labels.clone(), display: labels.metric().to_owned() };
-        let samples = times.iter().map(|time_ns| Sample { time_ns: *time_ns, value: 1.0, step: None });
-        self.named.push(Named { metric: "target_info".to_owned(), points: Vec::new() });
+        let samples = times_ns.iter().map(|time_ns| Sample { time_ns: *time_ns, value, step: None });
+        self.named.push(Named { metric: labels.metric().to_owned(), points: Vec::new() });
         self.batch.series.push(SeriesBatch { identity, samples: samples.collect() });
     }
 }

@@ -44,6 +44,8 @@ pub(super) type Row = (Vec<u8>, Option<Vec<u8>>);
 pub(crate) struct Streams {
     shards: [Mutex<Shard>; SHARDS],
     origins: Mutex<Origins>,
+    /// By the labels of its series, the sender that told its attributes last.
+    latest: Mutex<HashMap<SeriesKey, Arc<Origin>, RandomState>>,
     aliases: RwLock<Aliases>,
     /// Hashes of what was said about metrics.
     described: Mutex<HashSet<u64>>,
@@ -76,16 +78,21 @@ pub(super) struct Origin {
     pub(super) labels: ResourceLabels,
     /// The series that tells the rest of its attributes.
     pub(super) info: Option<Labels>,
-    /// The first byte of its families' keys.
-    pub(super) place: u8,
+    /// What it is known by to those who don't look at its other attributes.
+    identity: SeriesKey,
     /// From when to when that series was told.
     told_ns: Mutex<Option<(i64, i64)>>,
 }
 
 impl Origin {
+    /// The first byte of its families' keys. Labels alone decide, so that it is the same after a restart.
+    pub(super) fn place(&self) -> u8 {
+        self.identity.0[0]
+    }
+
     /// The shard of its families.
     pub(super) fn shard(&self) -> usize {
-        usize::from(self.place) % SHARDS
+        usize::from(self.place()) % SHARDS
     }
 
     /// From when to when the series of its attributes was told.
@@ -93,8 +100,7 @@ impl Origin {
         *self.told_ns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that it was told at these times.
-    pub(super) fn tell(&self, (first_ns, last_ns): (i64, i64)) {
+    fn tell(&self, (first_ns, last_ns): (i64, i64)) {
         let mut told = self.told_ns.lock().unwrap_or_else(PoisonError::into_inner);
         let (first, last) = told.unwrap_or((first_ns, last_ns));
         *told = Some((first.min(first_ns), last.max(last_ns)));
@@ -165,15 +171,32 @@ impl Streams {
         } else {
             let (labels, info) = make()?;
             origins.made += 1;
-            let (number, place) = (origins.made, place_of(&labels));
+            let (number, identity) = (origins.made, identity_of(&labels));
             let (run, told_ns) = (run.cloned(), Mutex::default());
-            Arc::new(Origin { number, run, labels, info, place, told_ns })
+            Arc::new(Origin { number, run, labels, info, identity, told_ns })
         };
         if origins.young.len() >= ORIGINS_MAX {
             origins.old = std::mem::take(&mut origins.young);
         }
         origins.young.insert(resource.into(), Arc::clone(&origin));
         Ok(origin)
+    }
+
+    /// The sender whose place another takes: its series have the same labels, and its attributes are others,
+    /// as after a restart under another process id.
+    pub(super) fn before(&self, origin: &Origin) -> Option<Arc<Origin>> {
+        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        latest.get(&origin.identity).filter(|known| known.info != origin.info).cloned()
+    }
+
+    /// Notes that a sender's attributes were told at these times.
+    pub(super) fn told(&self, origin: &Arc<Origin>, times_ns: (i64, i64)) {
+        origin.tell(times_ns);
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if latest.len() >= 2 * ORIGINS_MAX {
+            latest.clear();
+        }
+        latest.insert(origin.identity, Arc::clone(origin));
     }
 
     /// What a name in an equality may mean beside the series of that name.
@@ -254,11 +277,8 @@ fn named(key: &[u8]) -> Option<(&str, &str, Instrument)> {
     Some((name, unit, *INSTRUMENTS.get(usize::from(*kind))?))
 }
 
-/// Where the families of a sender are. Labels alone decide, so that it is the same after a restart.
-fn place_of(labels: &ResourceLabels) -> u8 {
-    let mut sorted: Vec<(&str, &str)> = labels.iter().collect();
-    sorted.sort_unstable();
-    SeriesKey::of(&Labels::from_pairs(sorted)).0[0]
+fn identity_of(labels: &ResourceLabels) -> SeriesKey {
+    SeriesKey::of(&Labels::from_pairs(labels.iter()))
 }
 
 #[cfg(test)]

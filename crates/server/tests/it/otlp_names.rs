@@ -321,6 +321,25 @@ fn target_info_spans_the_samples_and_is_told_once_a_minute() {
 }
 
 #[test]
+fn a_restart_under_another_process_id_ends_the_target_info_of_before() {
+    let place = Place::new();
+    let of_process = |pid: &str| {
+        let mut resource = rank("run-a", 7);
+        resource.attributes.push(pair("process.pid", pid));
+        resource
+    };
+    place.take_of(of_process("12"), vec![gauge("loss", "", vec![number(0, at(10.0), 1.0)])]);
+    place.take_of(of_process("34"), vec![gauge("loss", "", vec![number(0, at(20.0), 2.0)])]);
+    let told = |seconds: f64| {
+        let rows = place.query("target_info", seconds);
+        rows.iter().map(|(labels, _)| labels["process_pid"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!((told(15.0), told(20.0)), (vec!["12".to_owned()], vec!["34".to_owned()]));
+    let joined = "loss * on (job, instance) group_left (process_pid) target_info";
+    assert_eq!(place.query(joined, 25.0)[0].0["process_pid"], "34");
+}
+
+#[test]
 fn which_attributes_become_labels_is_the_users_choice() {
     use server::config::Given;
     let mut place = Place::new();
