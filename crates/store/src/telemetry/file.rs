@@ -198,6 +198,11 @@ impl SealedFile {
         found.map_err(|why| format!("`{}`: the block at byte {offset}: {why}", self.path.display()))
     }
 
+    /// Keys of its spans that earlier files may have.
+    pub(super) fn replaced(&self) -> &[u64] {
+        &self.replaces
+    }
+
     /// Whether it has a later word on a span that an earlier file has.
     pub(super) fn replaces(&self, key: u64) -> bool {
         self.replaces.binary_search(&key).is_ok()

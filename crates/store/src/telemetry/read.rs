@@ -66,6 +66,15 @@ impl Sources {
         Self { units, keys: generations().map(Generation::known).collect(), files }
     }
 
+    /// The rows of some files, as all that is there lets them count.
+    pub(super) fn of_files(telemetry: &Telemetry, files: &[Arc<SealedFile>]) -> Self {
+        let of_file = |file: &Arc<SealedFile>| {
+            let units = file.living().map(|(place, _)| Unit::Stored(file.clone(), place));
+            units.collect::<Vec<_>>()
+        };
+        Self { units: files.iter().flat_map(of_file).collect(), ..Self::of(telemetry, |_| false) }
+    }
+
     /// One generation, as if there were nothing else.
     pub(super) fn of_generation(generation: &Generation) -> Self {
         let units = generation.blocks.iter().cloned().map(Unit::Memory).collect();

@@ -23,6 +23,10 @@ use crate::store::{Inner, remove_files};
 const SEAL_BYTES: u64 = 64 << 20;
 /// Days that one seal keeps apart; older rows share the last of them.
 const DAYS_BACK: i64 = 31;
+/// Files of a day that are worth merging.
+const MERGED_FILES_MIN: usize = 8;
+/// Most rows of a merged file; one of half as many is not merged again.
+const MERGED_ROWS_MAX: u64 = 4 << 20;
 /// Numbers that a seal reserves: one for each day and kind.
 const FILES_RESERVED: u64 = 2 * (DAYS_BACK as u64 + 2);
 
@@ -57,7 +61,8 @@ impl Inner {
             }
         }
         self.expire_telemetry(now_ns)?;
-        self.leave_purged()
+        self.leave_purged()?;
+        self.merge_telemetry()
     }
 
     /// Writes what is in memory into files. The caller holds maintenance.
@@ -81,7 +86,8 @@ impl Inner {
             writer.counters.segment += FILES_RESERVED;
             (sources, telemetry.files.clone(), before, writer.epoch, first_id)
         };
-        let sealing = Sealing { inner: self, sources, now_ns, next_id: first_id, writers: BTreeMap::new() };
+        let day = Days::Around(day_of(now_ns));
+        let sealing = Sealing { inner: self, sources, day, next_id: first_id, writers: BTreeMap::new() };
         let files = sealing.write(&earlier).map_err(|error| self.telemetry_error(&error))?;
         let rows = files.iter().map(|file| (file.id, Some(file.manifest.encode())));
         let change =
@@ -97,6 +103,58 @@ impl Inner {
     fn telemetry_error(&self, error: &io::Error) -> AppendError {
         let folder = super::file::folder_of(&self.dir);
         AppendError::failed(format!("writing spans in `{}`: {error}", folder.display()))
+    }
+
+    /// Makes one file of many small ones of a day. What something else replaces is left behind.
+    fn merge_telemetry(&self) -> Result<(), AppendError> {
+        let Some(group) = small_files(&self.read_state().telemetry.files) else { return Ok(()) };
+        let (epoch, id) = {
+            let mut writer = self.lock_writer();
+            self.make_ready(&mut writer)?;
+            writer.counters.segment += 1;
+            (writer.epoch, writer.counters.segment - 1)
+        };
+        let merged = match self.merged(&group, id) {
+            Ok(merged) => merged.map(Arc::new),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                self.report_damage(error.to_string());
+                let mut state = self.write_state();
+                for file in &group {
+                    let mut left = (**file).clone();
+                    left.is_damaged = true;
+                    state.telemetry.replace(file, Arc::new(left));
+                }
+                return Ok(());
+            }
+            Err(error) => return Err(self.telemetry_error(&error)),
+        };
+        let gone = group.iter().map(|file| (file.id, None));
+        let new = merged.iter().map(|file| (file.id, Some(file.manifest.encode())));
+        let change = Change { telemetry_files: gone.chain(new).collect(), ..Change::default() };
+        let paths: Vec<PathBuf> = merged.iter().map(|file| file.path.clone()).collect();
+        self.swap_in_files(epoch, &change, &paths, |state| {
+            let files = &mut state.telemetry.files;
+            files.retain(|file| group.iter().all(|old| old.id != file.id));
+            files.extend(merged);
+            files.sort_by_key(|file| file.manifest.age);
+        })?;
+        remove_files(group.iter().map(|file| &file.path));
+        Ok(())
+    }
+
+    /// One file with the rows of `group` that count; none when there are no such rows.
+    fn merged(&self, group: &[Arc<SealedFile>], id: u64) -> io::Result<Option<SealedFile>> {
+        let sources = Sources::of_files(&self.read_state().telemetry, group);
+        let day = Days::Only(group.first().map_or(0, |file| file.manifest.day));
+        let mut sealing = Sealing { inner: self, sources, day, next_id: id, writers: BTreeMap::new() };
+        sealing.fill()?;
+        let Some((_, mut writer)) = sealing.writers.pop_first() else { return Ok(None) };
+        // A key that was left behind would hide the one that replaced it.
+        writer.keys.sort_unstable();
+        let replaced = group.iter().flat_map(|file| file.replaced()).copied();
+        let replaces = replaced.filter(|key| writer.keys.binary_search(key).is_ok()).collect();
+        let age = group.iter().map(|file| file.manifest.age).max().unwrap_or(id);
+        end(self, writer, replaces, age).map(Some)
     }
 
     /// Drops files whose day is too long ago.
@@ -153,11 +211,51 @@ impl Inner {
     }
 }
 
-/// A seal in progress: a file for each kind and day.
+/// Small files of one kind and day that are worth merging, if there are any.
+fn small_files(files: &[Arc<SealedFile>]) -> Option<Vec<Arc<SealedFile>>> {
+    let mut by_day: BTreeMap<(Kind, i64), Vec<Arc<SealedFile>>> = BTreeMap::new();
+    let is_small = |file: &&Arc<SealedFile>| {
+        let manifest = &file.manifest;
+        manifest.rows <= MERGED_ROWS_MAX / 2 && manifest.gone.is_empty() && !file.is_damaged
+    };
+    for file in files.iter().filter(is_small) {
+        by_day.entry((file.manifest.kind, file.manifest.day)).or_default().push(file.clone());
+    }
+    let mut group = by_day.into_values().find(|of_day| of_day.len() >= MERGED_FILES_MIN)?;
+    group.sort_by_key(|file| file.manifest.rows);
+    let mut rows = 0;
+    group.retain(|file| {
+        rows += file.manifest.rows;
+        rows <= MERGED_ROWS_MAX
+    });
+    // Of records of one time the earlier come first.
+    group.sort_by_key(|file| file.manifest.age);
+    Some(group)
+}
+
+/// Which day's file a row goes into.
+#[derive(Debug, Clone, Copy)]
+enum Days {
+    /// That of its start, not too far from today.
+    Around(i64),
+    /// This one.
+    Only(i64),
+}
+
+impl Days {
+    fn of(self, start_ns: i64) -> i64 {
+        match self {
+            Self::Around(today) => day_of(start_ns).clamp(today - DAYS_BACK, today + 1),
+            Self::Only(day) => day,
+        }
+    }
+}
+
+/// A seal or merge in progress: a file for each kind and day.
 struct Sealing<'a> {
     inner: &'a Inner,
     sources: Sources,
-    now_ns: i64,
+    day: Days,
     next_id: u64,
     writers: BTreeMap<(Kind, i64), FileWriter>,
 }
@@ -166,7 +264,8 @@ struct Sealing<'a> {
 type Parts<R> = BTreeMap<i64, (Vec<R>, usize)>;
 
 impl Sealing<'_> {
-    fn write(mut self, earlier: &[Arc<SealedFile>]) -> io::Result<Vec<SealedFile>> {
+    /// Writes all rows into files that are not finished.
+    fn fill(&mut self) -> io::Result<()> {
         let summaries = || self.sources.units.iter().map(Unit::summary);
         let runs: BTreeSet<(Kind, Option<RunId>)> = summaries().map(|s| (s.kind, s.run)).collect();
         for (kind, run) in runs {
@@ -177,6 +276,11 @@ impl Sealing<'_> {
                 Kind::Records => self.records(run, &units)?,
             }
         }
+        Ok(())
+    }
+
+    fn write(mut self, earlier: &[Arc<SealedFile>]) -> io::Result<Vec<SealedFile>> {
+        self.fill()?;
         let mut files: Vec<SealedFile> = Vec::new();
         for writer in std::mem::take(&mut self.writers).into_values() {
             match finish(self.inner, writer, earlier) {
@@ -219,11 +323,13 @@ impl Sealing<'_> {
     ) -> io::Result<()> {
         let mut parts: Parts<R> = BTreeMap::new();
         let mut outcome = Ok(());
-        let today = day_of(self.now_ns);
+        let days = self.day;
         let broken = std::cell::RefCell::new(None);
-        let note = |why| *broken.borrow_mut() = Some(io::Error::other(why));
+        let note = |why: String| {
+            *broken.borrow_mut() = Some(io::Error::new(io::ErrorKind::InvalidData, why));
+        };
         sweep(units, decode, &note, &mut |row| {
-            let day = day_of(row.start_ns()).clamp(today - DAYS_BACK, today + 1);
+            let day = days.of(row.start_ns());
             let (rows, size) = parts.entry(day).or_default();
             *size += bytes(&row);
             rows.push(row);
@@ -240,7 +346,7 @@ impl Sealing<'_> {
                 std::ops::ControlFlow::Continue(())
             }
         });
-        // What is not written must stay in the log.
+        // What is not written must stay where it is.
         broken.into_inner().map_or(outcome, Err)?;
         for (day, (rows, _)) in parts.into_iter().filter(|(_, (rows, _))| !rows.is_empty()) {
             push(&mut self.writers, &mut self.next_id, self.inner, (kind, day), encode(&rows))?;
@@ -283,12 +389,17 @@ fn finish(inner: &Inner, writer: FileWriter, earlier: &[Arc<SealedFile>]) -> io:
             Err(why) => inner.report_damage(why),
         }
     }
+    let age = writer.id();
+    end(inner, writer, replaces, age)
+}
+
+fn end(inner: &Inner, writer: FileWriter, replaces: Vec<u64>, age: u64) -> io::Result<SealedFile> {
     let runs = {
         let state = inner.read_state();
+        let runs = writer.runs();
         let known = runs.iter().flatten().filter_map(|run| state.runs.get(run));
         known.map(|run| record::encode_run(run)).collect()
     };
     let filter = Filter::of(&writer.keys);
-    let age = writer.id();
     writer.finish(Ending { filter: filter.bytes(), replaces, runs, age })
 }

@@ -359,6 +359,21 @@ proptest! {
     fn the_store_answers_as_a_simple_list_does(steps in prop::collection::vec(any_step(), 1..24)) {
         play(steps);
     }
+
+    /// So many files of a day that they are merged.
+    #[test]
+    fn merged_files_answer_as_a_simple_list_does(
+        rounds in prop::collection::vec(
+            (prop::collection::vec(any_span(), 0..12), prop::collection::vec(any_record(), 0..4), any_step()),
+            9..22,
+        ),
+    ) {
+        let steps = rounds.into_iter().flat_map(|(spans, records, more)| {
+            let all = Step::Ask(SpanAsk::default(), RecordAsk::default());
+            [Step::Append(spans, records), Step::Seal, all, more]
+        });
+        play(steps.collect());
+    }
 }
 
 #[test]

@@ -293,6 +293,39 @@ fn a_file_that_was_never_named_is_removed() {
     assert_eq!((files(dir.path()).len(), all(&store)), (2, want));
 }
 
+#[test]
+fn many_small_files_of_a_day_become_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut counts = Vec::new();
+    for iteration in 0..20 {
+        // The step before comes again with each.
+        store.append(span_batch("a", steps("a", iteration.max(1) - 1..iteration + 1))).unwrap();
+        seal(&store);
+        counts.push(files(dir.path()).len());
+        assert_eq!(all(&store), sorted(steps("a", 0..iteration + 1)));
+    }
+    assert_eq!(counts[..9], [1, 2, 3, 4, 5, 6, 7, 1, 2]);
+    assert!(counts.iter().all(|count| *count < 8), "{counts:?}");
+    assert_eq!(store.status().damage, Vec::<String>::new());
+    drop(store);
+    let store = open(dir.path());
+    assert_eq!(all(&store), sorted(steps("a", 0..20)));
+    // A block that is damaged keeps its file and those beside it from being merged.
+    drop(store);
+    let file = files(dir.path()).into_iter().max_by_key(|file| file.metadata().unwrap().len()).unwrap();
+    let at = blocks(&file)[0];
+    edit(&file, |bytes| bytes[at + 500] ^= 1);
+    let store = open(dir.path());
+    for iteration in 20..30 {
+        store.append(span_batch("a", steps("a", iteration..iteration + 1))).unwrap();
+        seal(&store);
+    }
+    assert!(file.exists());
+    assert!(spans(&store, &SpanAsk { iterations: Some(20..=29), ..SpanAsk::default() }).len() == 480);
+    assert!(!store.status().damage.is_empty());
+}
+
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
