@@ -9,6 +9,8 @@ export default defineConfig({
     emptyOutDir: true,
     assetsInlineLimit: 0,
     reportCompressedSize: true,
+    // What the first page needs is one file: cut up by what later pages share with it, it would be larger.
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'first', tags: ['$initial'] }] } } },
   },
   server: { proxy: { '/api': process.env.TRUEGAUGE_URL ?? 'http://127.0.0.1:9494' } },
   test: { include: ['tests/unit/**/*.test.{ts,tsx}'], environment: 'happy-dom' },
