@@ -44,7 +44,11 @@ pub(super) fn take(shared: &Shared, arrival: &Arrival<'_>) -> Result<Outcome, Ta
     if batch.spans.is_empty() && batch.changes.is_empty() {
         return Ok(outcome);
     }
-    intake::keep_of_runs(shared, batch)?;
+    let receipt = intake::keep_of_runs(shared, batch)?;
+    shared.metrics.samples.add(&[arrival.door], receipt.stored);
+    for (reason, count, _) in &receipt.refused {
+        shared.metrics.rejected.add(&[arrival.door, reason], *count);
+    }
     seen.stored();
     Ok(outcome)
 }

@@ -212,6 +212,26 @@ fn a_run_without_spans_says_which_switch_brings_them() {
 }
 
 #[test]
+fn a_run_that_tells_no_iteration_is_drawn_whole() {
+    let world = World::new();
+    let at = now_ns() - 60 * S;
+    let startup = span("megatron.startup", (1, 0), (at, at + 30 * S));
+    let load = span("megatron.checkpoint.load", (2, 1), (at + 5 * S, at + 25 * S));
+    Process::new("r1", 0).spans(&world.running, &[startup, load]);
+    block(async {
+        let drawn = timeline(&world, "part=spans").await;
+        assert_eq!((drawn["total"].clone(), drawn["step"].clone()), (json!(2), Value::Null));
+        assert_eq!(drawn["phases"], json!(["startup", "checkpoint"]));
+        let goodput = &timeline(&world, "part=breakdown").await["goodput"];
+        assert_eq!(
+            (goodput["phases"]["startup"].clone(), goodput["phases"]["checkpoint"].clone()),
+            (json!(10.0), json!(20.0))
+        );
+        assert_eq!(goodput["ratio"], json!(0.0));
+    });
+}
+
+#[test]
 fn spans_of_equal_ids_are_drawn_on_the_lane_of_their_rank() {
     let world = World::new();
     let start_ns = train(&world, &ranks("r1"), 3, 1);

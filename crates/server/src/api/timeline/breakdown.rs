@@ -9,7 +9,7 @@ use semconv::spans::{Phase, switch_for};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Lane, Of, STEPS_SWITCH, Slices, VISITED_MAX, names_of};
+use super::{Lane, Of, STEPS_SWITCH, Slices, names_of};
 use crate::api::Params;
 use crate::clock::to_ms;
 use crate::error::ApiError;
@@ -22,6 +22,8 @@ const BUCKETS_MAX: usize = 2_000;
 const RANKS_READ_MAX: usize = 16;
 /// Iterations of all ranks that are read; of more, some of every bucket are.
 const ITERATIONS_READ_MAX: usize = 20_000;
+/// Spans that are read for one range of iterations.
+const SPANS_READ_MAX: usize = 400_000;
 /// Ranks whose spans goodput is reckoned from.
 const GOODPUT_RANKS_MAX: usize = 4;
 /// Iterations of a rank up to which goodput is reckoned from each; beyond, from longer spans alone.
@@ -128,8 +130,9 @@ pub(super) fn answer(of: &Of<'_>, params: &Params) -> Result<BreakdownAnswer, Ap
     };
     let read = (!chosen.is_empty()).then_some(&chosen[..]);
     let mut rows: BTreeMap<Lane, Vec<Row>> = BTreeMap::new();
+    let mut complete = true;
     for window in &windows {
-        window_rows(of, read, *window, &mut rows)?;
+        complete &= window_rows(of, read, *window, &mut rows)?;
     }
     let rows: Vec<Vec<Row>> = rows.into_values().collect();
     let columns = merge(&rows, asked.buckets);
@@ -150,7 +153,7 @@ pub(super) fn answer(of: &Of<'_>, params: &Params) -> Result<BreakdownAnswer, Ap
         wall_seconds: columns.wall_seconds,
         iterations: columns.iterations,
         sum_error_ratio: columns.sum_error_ratio,
-        sampled: per_rank < whole,
+        sampled: per_rank < whole || !complete,
         ranks,
         ranks_read: chosen,
         goodput,
@@ -186,39 +189,54 @@ fn spread(ranks: &[u32], count: usize) -> Vec<u32> {
     (0..count).map(|at| ranks[at * (ranks.len() - 1) / last]).collect()
 }
 
-/// Adds the iterations of one range.
+/// Adds the iterations of one range; whether that is all of them.
 fn window_rows(
     of: &Of<'_>,
     ranks: Option<&[u32]>,
     (from, to): (i64, i64),
     rows: &mut BTreeMap<Lane, Vec<Row>>,
-) -> Result<(), ApiError> {
+) -> Result<bool, ApiError> {
     // The iteration before tells where the first wall begins.
     let (lanes, _) = of.iterations(ranks, from.saturating_sub(1)..=to)?;
     let all = || lanes.values().flatten();
     let (Some(start_ns), Some(end_ns)) = (all().map(|i| i.start_ns).min(), all().map(|i| i.end_ns).max())
     else {
-        return Ok(());
+        return Ok(true);
     };
     let ask = SpanAsk {
         ranks: ranks.map(<[u32]>::to_vec),
         time_ns: start_ns..=end_ns,
-        names: Some(names_of(|phase| phase != Phase::Startup)),
+        names: Some(coarse_names()),
         ..of.ask()
     };
     let mut slices: BTreeMap<Lane, Slices> = BTreeMap::new();
-    of.each(&ask, VISITED_MAX, &mut |span| {
+    let mut seen_ns = i64::MAX;
+    let complete = of.each(&ask, SPANS_READ_MAX, &mut |span| {
         let share = share(&span.name);
+        seen_ns = span.start_ns;
         slices.entry(Lane::of(&span)).or_default().push(&span, share);
     })?;
+    // Spans come in order of start: what ended before the last that was seen is told whole.
+    let known_ns = if complete { i64::MAX } else { seen_ns };
     let starts = of.starts();
     for (lane, iterations) in lanes {
         let slices = slices.remove(&lane).unwrap_or_default().finish();
-        let told = of_rank(&iterations, &starts, &slices).into_iter();
-        let told = told.filter(|row| row.number >= from);
-        rows.entry(lane).or_default().extend(told);
+        let told = of_rank(&iterations, &starts, &slices).into_iter().zip(&iterations);
+        let told = told.filter(|(row, iteration)| row.number >= from && iteration.end_ns <= known_ns);
+        rows.entry(lane).or_default().extend(told.map(|(row, _)| row));
     }
-    Ok(())
+    Ok(complete)
+}
+
+/// Names of spans that tell the phases of an iteration. Those of layers and microbatches are left out: there
+/// are hundreds in an iteration, and the span around them has the same phase.
+fn coarse_names() -> Vec<String> {
+    let fine = |name: &String| {
+        ["megatron.layer.", "megatron.microbatch."].iter().any(|start| name.starts_with(start))
+    };
+    let mut names = names_of(|phase| phase != Phase::Startup);
+    names.retain(|name| !fine(name));
+    names
 }
 
 /// The share of a step that a span's time goes to.
@@ -290,7 +308,7 @@ fn goodput_of(
     names.retain(|name| few || !ITERATION_SPANS.contains(&name.as_str()));
     let ask = SpanAsk { ranks: (!chosen.is_empty()).then(|| chosen.clone()), names: Some(names), ..of.ask() };
     let (mut lanes, mut spans): (BTreeMap<Lane, Slices>, usize) = (BTreeMap::new(), 0);
-    let complete = of.each(&ask, VISITED_MAX, &mut |span| {
+    let complete = of.each(&ask, SPANS_READ_MAX, &mut |span| {
         spans += 1;
         let kind = kind(&span.name);
         lanes.entry(Lane::of(&span)).or_default().push(&span, kind);

@@ -255,7 +255,10 @@ struct Windows {
 
 impl Windows {
     fn of(of: &Of<'_>, asked: &Asked, step: Option<i64>) -> Result<Self, ApiError> {
-        let Some(step) = step else { return Ok(Self { all: asked.range_ns, ..Self::default() }) };
+        // A run that tells no iteration is drawn whole.
+        let Some(step) = step else {
+            return Ok(Self { all: asked.range_ns.or(Some((i64::MIN, i64::MAX))), ..Self::default() });
+        };
         let (lanes, _) = of.iterations(asked.ranks.as_deref(), step.saturating_sub(1)..=step)?;
         let starts = of.starts();
         let mut own = HashMap::new();
