@@ -1,10 +1,11 @@
-//! Durable samples and the catalogue of runs, in one directory with one writer.
+//! Durable samples, spans, log records and the catalogue of runs, in one directory with one writer.
 //!
 //! Layer 1; knows no PromQL and no HTTP. What [`Store::append`] acknowledged is kept. A batch goes
 //! through a queue to one thread, which writes all that wait as one transaction (`committer`,
 //! `staging`, `log`, `catalogue`), then shows it in memory (`series`, `head`). Memory is sealed into
-//! segment files now and then (`maintain`, `segment`, `chunk`). Reads never touch the database.
-//! Bytes on disk: `docs/format/log.md` and `docs/format/segment.md`.
+//! segment files now and then (`maintain`, `segment`, `chunk`). Reads never touch the database. Spans and
+//! log records go the same way in a folder of their own (`telemetry`). Bytes on disk:
+//! `docs/format/log.md`, `docs/format/segment.md` and `docs/format/spans.md`.
 
 mod appended;
 mod backup;
