@@ -1,13 +1,17 @@
-//! Amounts over OTLP while the server is killed again and again: what was acknowledged counts once.
+//! Data points over OTLP to a real process: amounts count once while it is killed again and again, and what
+//! it hands on to a far storage is whole.
 
 use std::io::Write;
 use std::net::TcpStream;
 
 use model::AttributeValue;
 use proptest::prelude::*;
+use serde_json::json;
 use wire::otlp::write::{SentMetric, SentPoint, SentValue, metrics};
 
+use crate::far_cluster::{ANY_TIME, Cluster, drained};
 use crate::process::{Server, T0};
+use crate::prometheus::escape;
 
 const SECOND: i64 = 1_000_000_000;
 const PROTOBUF: [(&str, &str); 1] = [("content-type", "application/x-protobuf")];
@@ -70,11 +74,8 @@ fn send_unheard(server: &Server, body: &[u8]) {
 
 /// Increase of a series over all of its samples, without extrapolation, and its resets.
 fn increase(server: &Server, selector: &str) -> (f64, usize) {
-    let path = format!(
-        "/api/v1/query?query={}&time={}",
-        crate::prometheus::escape(&format!("{selector}[2d]")),
-        T0 / SECOND + 86_400
-    );
+    let path =
+        format!("/api/v1/query?query={}&time={}", escape(&format!("{selector}[2d]")), T0 / SECOND + 86_400);
     let answer = server.get(&path);
     let values =
         answer["data"]["result"][0]["values"].as_array().unwrap_or_else(|| panic!("{answer}")).clone();
@@ -92,6 +93,45 @@ fn added() -> impl Strategy<Value = Added> {
     (0_i64..40, 1_i64..20, 0_u32..50, counts, any::<bool>(), 0_u8..3).prop_map(
         |(start, length, amount, counts, kills, again)| Added { start, length, amount, counts, kills, again },
     )
+}
+
+#[test]
+fn points_of_otlp_reach_a_far_storage_apart_and_are_found_there_by_any_spelling() {
+    let cluster = Cluster::start(ANY_TIME);
+    let server = cluster.server(&[]);
+    let point = |start_ns: i64, time_ns: i64, value: SentValue<'static>| SentPoint {
+        attributes: &[],
+        start_ns,
+        time_ns,
+        value,
+        exemplars: &[],
+    };
+    let metric = |name, points| SentMetric { scope: "test", name, unit: "", description: "", points };
+    let losses = (0..3).map(|n| point(0, T0 + n, SentValue::Gauge(n as f64))).collect();
+    let skips = SentValue::Sum { value: 2.0, is_int: true, is_monotonic: true, is_delta: false };
+    let body = [
+        metric("megatron.training.loss", losses),
+        metric("megatron.training.skipped_iters", vec![point(T0 - 10, T0, skips)]),
+    ];
+    let resource = [("service.name", "trainer"), ("service.instance.id", "r-rank0"), ("nemo.run.id", "r")];
+    let resource = resource.map(|(key, value)| (key.to_owned(), AttributeValue::Text(value.to_owned())));
+    let answer = server.ask("POST", "/v1/metrics", &PROTOBUF, &metrics(&resource, &body));
+    assert_eq!((answer.status, answer.body.len()), (200, 0));
+    drained(&server);
+    let asked = |query: &str| {
+        let path = format!("/api/v1/query?query={}&time={}", escape(query), T0 / SECOND + 10);
+        let rows = server.get(&path)["data"]["result"].clone();
+        assert_eq!(rows.as_array().map(Vec::len), Some(1), "{query}: {rows}");
+        (rows[0]["metric"]["__name__"].clone(), rows[0]["value"][1].clone())
+    };
+    assert_eq!(asked("count_over_time({\"megatron.training.loss\"}[1m])").1, "3");
+    assert_eq!(asked("megatron_training_loss{nemo_run_id=\"r\"}").1, "2");
+    let skipped = (json!("megatron_training_skipped_iters_total"), json!("2"));
+    for spelling in ["megatron_training_skipped_iters", "{\"megatron.training.skipped_iters\"}"] {
+        assert_eq!(asked(spelling), skipped, "{spelling}");
+    }
+    let samples = asked("count_over_time(megatron_training_skipped_iters_total[1m])").1;
+    assert_eq!(samples, "2", "the zero where it began, and the value");
 }
 
 proptest! {
