@@ -144,6 +144,25 @@ def test_what_becomes_a_number_is_one_and_the_rest_is_said_once(exporting):
     assert NAME + "loss" not in metrics
 
 
+def test_a_loss_is_read_apart_from_its_graph(exporting):
+    class Tensor:
+        def __init__(self, value, has_graph):
+            self.value, self.has_graph = value, has_graph
+
+        def detach(self):
+            return Tensor(self.value, False)
+
+        def __float__(self):
+            if self.has_graph:
+                raise UserWarning("a tensor with a graph is converted")
+            return self.value
+
+    telemetry = training.setup(rank=0, world_size=1)
+    telemetry.record(loss=Tensor(0.5, True))
+    telemetry.shutdown()
+    assert gauge(exporting.metrics()[NAME + "loss"][-1]) == 0.5
+
+
 def test_nan_and_infinities_are_exported_as_they_are(exporting):
     telemetry = training.setup(rank=0, world_size=1)
     telemetry.record(loss=math.nan, grad_norm=math.inf)

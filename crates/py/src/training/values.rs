@@ -128,6 +128,9 @@ pub(crate) fn one(state: &State, name: &str, value: &Bound<'_, PyAny>) -> PyResu
     if value.is_none() {
         return Ok(None);
     }
+    // A loss that still has its graph: to read it as it is makes Torch warn.
+    let detached = value.getattr_opt("detach").ok().flatten().and_then(|detach| detach.call0().ok());
+    let value = detached.as_ref().unwrap_or(value);
     let found = match number::read(value) {
         Ok(Numbers::One(number)) => return Ok(Some(number)),
         Ok(Numbers::Many(many)) => match many.values[..] {
