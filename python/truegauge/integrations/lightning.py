@@ -105,7 +105,8 @@ class TruegaugeCallback(Callback):  # type: ignore[misc]
         self._record(telemetry, int(trainer.global_step), int(trainer.log_every_n_steps))
 
     def _record(self, telemetry: training.Telemetry, step: int, every: int) -> None:
-        if step == self._step_at_log or every < 1 or step % every:
+        # Several optimizers count several steps at once, and may pass over the multiple itself.
+        if every < 1 or step // every == self._step_at_log // every:
             return
         tokens = None
         if self._tokens_per_step is not None and not callable(self._tokens_per_step):
