@@ -21,6 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import engine
+import otlp
 import push
 from process import cpu_seconds, peak_mib
 from table import Row, show
@@ -388,6 +389,7 @@ def main() -> int:
         "sampler": sampler_rows,
         "import": import_rows,
         "training": training_rows,
+        "otlp": otlp.rows,
         "server": None,
         "engine": None,
         "timeline": None,

@@ -27,6 +27,7 @@ from table import Row, show
 
 BIN = ROOT / "target/release/truegauge"
 SENDERS = 4
+COUNT = 300
 INTERVAL_SECONDS = 10
 BOUNDS = (0, 5, 10, 25, 50, 75, 100, 250, 500, 750, 1000, 2500, 5000, 7500, 10000)
 """Those of the SDKs."""
@@ -247,15 +248,13 @@ def takes_otlp(server: Server) -> bool:
 
 def run(count: int, shapes: list[str], binary: Path = BIN) -> list[Row]:
     """Measures every server that is there; the rows."""
-    rows = []
+    table = []
     with tempfile.TemporaryDirectory(prefix="truegauge-bench-", dir=ROOT / "target") as folder:
         for shape in shapes:
             figures = []
             for server in servers(Path(folder), binary):
                 if not takes_otlp(server):
-                    say(
-                        f"not measured: this {server.name} has no OTLP receiver, name a later one in PROM_BIN"
-                    )
+                    say(f"not measured: this {server.name} has no OTLP receiver: name one in PROM_BIN")
                     continue
                 say(f"measuring: {server.name}, {shape}")
                 one = measure(server, shape, count)
@@ -263,19 +262,26 @@ def run(count: int, shapes: list[str], binary: Path = BIN) -> list[Row]:
                 describe(one, server.durability)
             ours, *others = figures
             what = f"OTLP, {shape}, CPU per M points"
-            rows.extend(
+            table.extend(
                 Row(what, ours.cpu_per_million, "s", peer.server, peer.cpu_per_million, BARS[peer.server])
                 for peer in others
             )
             if not others:
-                rows.append(Row(what, ours.cpu_per_million, "s", "bar", None, 4.0))
-    return rows
+                table.append(Row(what, ours.cpu_per_million, "s", "bar", None, 4.0))
+    return table
+
+
+def rows() -> list[Row]:
+    """All that is measured."""
+    return run(COUNT, list(SHAPES))
 
 
 def main() -> int:
     """Runs what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=300, help="requests of each sender (default: 300)")
+    parser.add_argument(
+        "--count", type=int, default=COUNT, help=f"requests of each sender (default: {COUNT})"
+    )
     parser.add_argument("--shape", choices=[*SHAPES], action="append", help="all unless given")
     parser.add_argument("--binary", type=Path, default=BIN, help="our server's program")
     args = parser.parse_args()

@@ -1,6 +1,6 @@
 //! The push door: one protobuf request in, its answer out once it is durable.
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -120,6 +120,7 @@ pub(crate) async fn collect(
     mut body: Body,
     bytes_max: usize,
 ) -> Result<(Vec<u8>, Vec<OwnedSemaphorePermit>), ApiError> {
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let (mut bytes, mut permits, mut counted) = (Vec::new(), Vec::new(), 0);
     while let Some(frame) = body.frame().await {
         let frame =
@@ -127,6 +128,9 @@ pub(crate) async fn collect(
         let Some(data) = frame.data_ref() else { continue };
         if bytes.len() + data.len() > bytes_max {
             return Err(too_long(bytes_max));
+        }
+        if bytes.is_empty() {
+            bytes.reserve(announced.clamp(data.len(), BODY_PIECE_BYTES.max(data.len())));
         }
         bytes.extend_from_slice(data);
         while counted < bytes.len() {

@@ -146,3 +146,17 @@ fn code(status: StatusCode) -> u32 {
     };
     u32::try_from(i32::from(code)).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_took_too_long_is_to_come_again() {
+        let late = StatusCode::REQUEST_TIMEOUT.into_response();
+        let told = failure(late, "not finished within 60 s", Encoding::Json);
+        assert_eq!(told.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(told.headers()[header::RETRY_AFTER], "5");
+        assert_eq!(code(told.status()), 14);
+    }
+}

@@ -13,8 +13,8 @@ use server::{Config, StartError};
 
 use crate::metrana::{World, block, config};
 use crate::otlp_peer::{
-    JSON, PROTOBUF, call, counted, gzip, http_doors, one_span, post, raw, raw_deflate, read_answer, resource,
-    send, spans, traces, zlib, zstd,
+    JSON, PROTOBUF, call, counted, gzip, http_doors, one_span, open_call, post, raw, raw_deflate,
+    read_answer, resource, send, spans, traces, zlib, zstd,
 };
 
 const TRACES: &str = "trace.v1.TraceService";
@@ -324,6 +324,23 @@ fn a_body_that_is_under_way_when_the_server_stops_is_to_come_again() {
     assert_eq!((answer.status, failure.code), (503, UNAVAILABLE), "{failure:?}");
     assert!(failure.retry_seconds().is_some(), "{failure:?}");
     stopping.join().unwrap();
+}
+
+#[test]
+fn a_message_that_is_under_way_when_the_server_stops_is_to_come_again() {
+    let World { running, _folder } = World::new();
+    block(async {
+        // Five bytes of head, and two of a hundred.
+        let begin = [&[0][..], &100_u32.to_be_bytes(), &[0x0a, 98]].concat();
+        let (frames, answer) = open_call(running.grpc_addr.unwrap(), TRACES, begin).await;
+        let stopping = tokio::task::spawn_blocking(move || running.stop());
+        let ended = answer.await;
+        assert_eq!(ended.code, UNAVAILABLE as u32, "{ended:?}");
+        let (details, trailer) = ended.retry_seconds();
+        assert!(details.is_some() && details == trailer, "{ended:?}");
+        drop(frames);
+        stopping.await.unwrap();
+    });
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Speaks OTLP by hand, over HTTP and gRPC, so that a test can send what no client would.
 
+use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
 use hyper::header::HeaderMap;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
@@ -18,6 +20,8 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use server::Running;
+use tokio::sync::mpsc::Sender;
+use tokio_stream::wrappers::ReceiverStream;
 
 use crate::metrana::World;
 
@@ -159,6 +163,20 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
+    async fn of(answer: hyper::Response<hyper::body::Incoming>) -> Self {
+        let (head, body) = answer.into_parts();
+        let collected = body.collect().await.unwrap();
+        let trailers = collected.trailers().cloned().unwrap_or(head.headers);
+        let bytes = collected.to_bytes();
+        let text = |name: &str| trailers.get(name).map(|value| value.to_str().unwrap().to_owned());
+        Self {
+            code: text("grpc-status").unwrap_or_else(|| panic!("no status: {trailers:?}")).parse().unwrap(),
+            words: text("grpc-message").unwrap_or_default().replace("%20", " ").replace("%60", "`"),
+            message: bytes.get(5..).map(<[u8]>::to_vec),
+            trailers,
+        }
+    }
+
     fn binary(&self, name: &str) -> Option<Vec<u8>> {
         use base64::Engine;
         let value = self.trailers.get(name)?;
@@ -186,6 +204,35 @@ pub(crate) fn call_path(service: &str) -> String {
     format!("/opentelemetry.proto.collector.{service}/Export")
 }
 
+/// Starts a call whose message never ends, and waits until the server has it; its answer comes when the
+/// server gives it up.
+pub(crate) async fn open_call(
+    address: SocketAddr,
+    service: &str,
+    begin: Vec<u8>,
+) -> (Sender<Result<Frame<Bytes>, Infallible>>, impl Future<Output = Ended>) {
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let (mut send, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let mut call = |begin: Vec<u8>| {
+        let (frames, body) = tokio::sync::mpsc::channel(1);
+        frames.try_send(Ok(Frame::data(Bytes::from(begin)))).unwrap();
+        let request = hyper::Request::post(format!("http://{address}{}", call_path(service)))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(StreamBody::new(ReceiverStream::new(body)))
+            .unwrap();
+        (frames, send.send_request(request))
+    };
+    let (frames, answer) = call(begin);
+    // What comes behind it on the same connection is answered: the server has seen it too.
+    let (whole, answered) = call(vec![0; 5]);
+    drop(whole);
+    assert_eq!(Ended::of(answered.await.unwrap()).await.code, 0);
+    (frames, async { Ended::of(answer.await.unwrap()).await })
+}
+
 /// Calls a service with one message, of which `packing` says how it is packed.
 pub(crate) async fn call(
     address: SocketAddr,
@@ -209,17 +256,7 @@ pub(crate) async fn call(
         request = request.header(*name, *value);
     }
     let request = request.body(Full::new(Bytes::from(framed))).unwrap();
-    let (head, body) = send.send_request(request).await.unwrap().into_parts();
-    let collected = body.collect().await.unwrap();
-    let trailers = collected.trailers().cloned().unwrap_or(head.headers);
-    let bytes = collected.to_bytes();
-    let text = |name: &str| trailers.get(name).map(|value| value.to_str().unwrap().to_owned());
-    Ended {
-        code: text("grpc-status").unwrap_or_else(|| panic!("no status: {trailers:?}")).parse().unwrap(),
-        words: text("grpc-message").unwrap_or_default().replace("%20", " ").replace("%60", "`"),
-        message: bytes.get(5..).map(<[u8]>::to_vec),
-        trailers,
-    }
+    Ended::of(send.send_request(request).await.unwrap()).await
 }
 
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
