@@ -22,14 +22,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Longest wait that a caller can ask for.
 const TIMEOUT_MAX: Duration = Duration::from_hours(24);
 
-/// The live state of a set-up in one process. Locks are held one at a time, but for the tracer's, which
-/// is taken within the queue's, and that of the run, within the meter's.
+/// The live state of a set-up in one process. Of its locks, `collecting` is taken before any other, the
+/// tracer's within the queue's, and that of the run within the meter's.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) settings: Arc<Settings>,
     pub(crate) meter: Mutex<Meter>,
     pub(crate) tracer: Mutex<Tracer>,
     pub(crate) records: Mutex<Records>,
+    /// Held by whoever makes batches.
+    pub(crate) collecting: Mutex<()>,
     pub(crate) queue: Mutex<Queue>,
     /// Wakes the sender.
     pub(crate) wake: Condvar,
@@ -53,6 +55,8 @@ pub(crate) struct Records {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Running,
+    /// Nothing more is taken, and the last batches are made.
+    Ending,
     /// What is left is sent until then.
     Closing(Instant),
     /// Nothing more is sent.
@@ -64,9 +68,22 @@ pub(crate) enum Stage {
 pub(crate) struct Queue {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) stage: Stage,
-    /// The latest flush that was asked for, and the latest for which all was collected.
-    pub(crate) flush_wanted: u64,
-    pub(crate) flush_collected: u64,
+    /// The latest flush that was asked for.
+    pub(crate) flush: u64,
+}
+
+impl Queue {
+    /// What was lost of everything.
+    fn lost(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.lost).sum()
+    }
+
+    /// No pause is kept: somebody waits.
+    fn try_again(&mut self) {
+        for lane in &mut self.lanes {
+            lane.retry_at = None;
+        }
+    }
 }
 
 impl Core {
@@ -81,12 +98,13 @@ impl Core {
         ];
         let wanted = signals.into_iter().filter(|(is_on, _)| settings.exports && *is_on);
         let lanes = wanted.map(|(_, signal)| Lane::new(signal)).collect();
-        let queue = Queue { lanes, stage: Stage::Running, flush_wanted: 0, flush_collected: 0 };
+        let queue = Queue { lanes, stage: Stage::Running, flush: 0 };
         let core = Arc::new(Self {
             settings: Arc::clone(settings),
             meter: Meter::new(owner, settings.exemplars, settings.temporality, run).into(),
             tracer: Tracer::new(settings.sampler, settings.queue_capacity).into(),
             records: Mutex::default(),
+            collecting: Mutex::default(),
             queue: queue.into(),
             wake: Condvar::new(),
             settled: Condvar::new(),
@@ -142,36 +160,46 @@ impl Core {
     /// Asks for everything to be sent, and waits.
     pub(crate) fn flush(&self, timeout: Duration, poll: &mut dyn FnMut() -> bool) -> bool {
         let deadline = Instant::now() + timeout.min(TIMEOUT_MAX);
+        {
+            let queue = lock(&self.queue);
+            if queue.stage != Stage::Running || queue.lanes.is_empty() {
+                return queue.lanes.is_empty();
+            }
+        }
+        self.collect(true, true);
         let mut queue = lock(&self.queue);
-        if queue.lanes.is_empty() {
-            return true;
-        }
-        if queue.stage != Stage::Running {
-            return false;
-        }
-        queue.flush_wanted += 1;
-        let wanted = queue.flush_wanted;
-        let lost_before: u64 = queue.lanes.iter().map(|lane| lane.lost).sum();
+        queue.flush += 1;
+        let (flush, lost_before) = (queue.flush, queue.lost());
+        queue.try_again();
         self.wake.notify_all();
+        // One that failed since then is not waited for: the backend is away.
+        let is_settled = |queue: &Queue| {
+            let is_over = |lane: &Lane| lane.is_empty() || lane.failed_flush >= flush;
+            queue.lanes.iter().all(is_over) || queue.stage == Stage::Closed
+        };
+        queue = self.wait(queue, deadline, poll, &is_settled);
+        queue.lost() == lost_before && queue.lanes.iter().all(Lane::is_empty)
+    }
+
+    /// Waits for something to come true, until a time or as long as the caller likes.
+    fn wait<'a>(
+        &'a self,
+        mut queue: MutexGuard<'a, Queue>,
+        deadline: Instant,
+        poll: &mut dyn FnMut() -> bool,
+        is_so: &dyn Fn(&Queue) -> bool,
+    ) -> MutexGuard<'a, Queue> {
         loop {
-            if queue.flush_collected >= wanted {
-                // One that failed since then is not waited for: the backend is away.
-                let is_settled = |lane: &Lane| lane.is_empty() || lane.failed_flush >= wanted;
-                if queue.lanes.iter().all(is_settled) {
-                    let lost: u64 = queue.lanes.iter().map(|lane| lane.lost).sum();
-                    return lost == lost_before && queue.lanes.iter().all(Lane::is_empty);
-                }
-            }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || queue.stage == Stage::Closed {
-                return false;
+            if left.is_zero() || is_so(&queue) {
+                return queue;
             }
-            queue = pause(&self.settled, queue, left.min(LOOK_EVERY));
-            drop(queue);
-            if poll() {
-                return false;
-            }
+            drop(pause(&self.settled, queue, left.min(LOOK_EVERY)));
+            let wants_no_more = poll();
             queue = lock(&self.queue);
+            if wants_no_more {
+                return queue;
+            }
         }
     }
 
@@ -179,28 +207,25 @@ impl Core {
     pub(crate) fn shutdown(&self, timeout: Duration, poll: &mut dyn FnMut() -> bool) -> Shutdown {
         let started = Instant::now();
         let deadline = started + timeout.min(TIMEOUT_MAX);
-        let mut queue = lock(&self.queue);
-        if queue.stage != Stage::Running {
-            return Shutdown::default();
-        }
-        queue.stage = Stage::Closing(deadline);
-        let is_exporting = !queue.lanes.is_empty();
-        drop(queue);
+        let is_exporting = {
+            let mut queue = lock(&self.queue);
+            if queue.stage != Stage::Running {
+                // A thread that could not be started leaves nothing to do.
+                return Shutdown::default();
+            }
+            queue.stage = Stage::Ending;
+            !queue.lanes.is_empty()
+        };
         self.close_intake();
-        self.wake.notify_all();
+        if is_exporting {
+            self.collect(true, true);
+        }
         let mut queue = lock(&self.queue);
-        while is_exporting && queue.stage != Stage::Closed {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            queue = pause(&self.settled, queue, left.min(LOOK_EVERY));
-            drop(queue);
-            if poll() {
-                queue = lock(&self.queue);
-                break;
-            }
-            queue = lock(&self.queue);
+        if is_exporting {
+            queue.stage = Stage::Closing(deadline);
+            queue.try_again();
+            self.wake.notify_all();
+            queue = self.wait(queue, deadline, poll, &|queue| queue.stage == Stage::Closed);
         }
         queue.stage = Stage::Closed;
         for lane in &mut queue.lanes {
@@ -208,7 +233,7 @@ impl Core {
         }
         drop(queue);
         self.wake.notify_all();
-        let totals = self.lose_the_rest();
+        let totals = self.totals();
         Shutdown {
             is_first: true,
             lost_points: totals.lost_points,
@@ -227,18 +252,6 @@ impl Core {
         lock(&self.tracer).is_closed = true;
         lock(&self.meter).is_closed = true;
         lock(&self.records).is_closed = true;
-    }
-
-    /// Counts what no batch took; then how everything went.
-    fn lose_the_rest(&self) -> Totals {
-        let mut tracer = lock(&self.tracer);
-        while tracer.waiting() > 0 {
-            tracer.lost += tracer.batch().len() as u64;
-        }
-        drop(tracer);
-        let left = self.waiting_records().len() as u64;
-        lock(&self.records).lost += left;
-        self.totals()
     }
 
     /// What became of everything so far.

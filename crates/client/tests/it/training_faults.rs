@@ -190,7 +190,8 @@ fn caller_can_give_up_waiting() {
     training.record(&[(loss, 1.0)], NOW);
     assert!(!training.force_flush(LONG * 10, &mut || true));
     let shutdown = training.shutdown(LONG * 10, &mut || true);
-    assert!(shutdown.is_first && shutdown.took < LONG && shutdown.lost_points == 2, "{shutdown:?}");
+    // Two of the flush, and the counter's total once more at the end.
+    assert!(shutdown.is_first && shutdown.took < LONG && shutdown.lost_points == 3, "{shutdown:?}");
 }
 
 #[test]
