@@ -39,11 +39,16 @@ def test_user_code_is_checked_against_the_types(tmp_path):
         "tg.log({'loss': 1.0}, step=1, labels={'split': 'train'})\n"
         "with tg.step(1) as s, s.phase('data'):\n"
         "    reveal_type(tg.flush())\n"
+        "telemetry = tg.training.setup(rank=0, world_size=1)\n"
+        "telemetry.record(loss=1.0, step=1)\n"
+        "with tg.training.managed_span('step', 'x') as span:\n"
+        "    reveal_type(span)\n"
         "tg.log('loss', 1.0, scale=3)\n"
     )
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", program]
     done = finished(*command, cwd=tmp_path)
     assert "FlushInfo | None" in done.stdout
+    assert "Span | None" in done.stdout
     assert done.stdout.count("error:") == 1, done.stdout
     assert 'Argument "scale"' in done.stdout
 

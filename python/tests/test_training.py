@@ -803,6 +803,26 @@ def test_a_shutdown_ends_when_nobody_answers(deaf, protocol, monkeypatch):
     assert telemetry.totals()["after_shutdown"] == 1
 
 
+def test_other_threads_run_while_a_shutdown_waits(monkeypatch):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(16)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+        telemetry = training.setup(rank=0, world_size=1, enabled=True, run_id="r")
+        telemetry.record(loss=1.0)
+        # Accepting is what lets the shutdown wait: nobody answers, and this thread needs the interpreter.
+        accepted = []
+        thread = threading.Thread(target=lambda: accepted.append(listener.accept()))
+        thread.start()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            info = telemetry.shutdown(timeout_ms=500)
+        thread.join()
+        assert info.lost_points > 0
+        accepted[0][0].close()
+
+
 def test_a_second_shutdown_says_nothing(exporting):
     telemetry = training.setup(rank=0, world_size=1, run_id="r")
     telemetry.record(loss=1.0)
