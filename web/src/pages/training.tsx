@@ -169,6 +169,8 @@ function Health({ page }: { page: TrainingBoard }) {
   if (!training) return <p class="health" />;
   const { claim, bad } = healthText(training, zone.value, (time) => page.stepOf(time));
   const breakdown = page.breakdown.value;
+  // What stands behind a sentence waits for it, so that nothing moves.
+  const settled = breakdown !== null || page.errors.value.has('breakdown');
   const errors = [...page.errors.value].filter(([what]) => what === 'ids');
   return (
     <p class="health">
@@ -176,9 +178,11 @@ function Health({ page }: { page: TrainingBoard }) {
         {claim}
       </b>{' '}
       {breakdown && stepText(stackOf(breakdown))}{' '}
-      <span class="quiet">
-        <Sentence text={training.export.text} />
-      </span>
+      {settled && (
+        <span class="quiet">
+          <Sentence text={training.export.text} />
+        </span>
+      )}
       {page.axis.value !== view.pageAxis.value && (
         <span class="quiet"> No point has a step: drawn over time.</span>
       )}

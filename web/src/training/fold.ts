@@ -15,8 +15,13 @@ const CELLS_MAX = 300;
 /** Steps and their times, both growing. */
 export type Kept = Pick<StepMap, 'steps' | 'times'>;
 
+/** A map is asked for with every series. */
+const knownKept = new WeakMap<Kept, Kept & { spacing: number }>();
+
 /** The part of a map that counts: what a restart threw away is left out. */
-export function keptSteps(map: Kept): Kept {
+export function keptSteps(map: Kept): Kept & { spacing: number } {
+  const known = knownKept.get(map);
+  if (known) return known;
   const kept: number[] = [];
   let least = Infinity;
   for (let at = map.steps.length - 1; at >= 0; at--) {
@@ -26,7 +31,10 @@ export function keptSteps(map: Kept): Kept {
   }
   kept.reverse();
   const pick = (from: Float64Array) => Float64Array.from(kept, (at) => from[at]);
-  return { steps: pick(map.steps), times: pick(map.times) };
+  const times = pick(map.times);
+  const made = { steps: pick(map.steps), times, spacing: medianStep(times) };
+  for (const of of [map, made]) knownKept.set(of, made);
+  return made;
 }
 
 /** Where `x` of `from` lies on `to`; both grow. Outside, the nearest end when it is within `reach`; else NaN. */
@@ -53,7 +61,7 @@ export const timeAt = (kept: Kept, step: number) => along(step, kept.steps, kept
 /** Moves a series over time onto steps. What lies just outside of the steps that are known goes to their ends. */
 export function toSteps({ x, column }: Piece, map: Kept): Piece {
   const kept = keptSteps(map);
-  const reach = 2.5 * Math.max(column.interval, medianStep(kept.times));
+  const reach = 2.5 * Math.max(column.interval, kept.spacing);
   const steps: number[] = [];
   const places: number[] = [];
   for (let at = 0; at < x.length; at++) {
@@ -145,11 +153,10 @@ export function seriesOf(pieces: Piece[]): Piece[][] {
 /** Puts series together: ranks that export a moment apart meet in one cell. */
 export function foldOf(series: Piece[][]): Fold {
   const all = series.flat();
-  const xs = all.flatMap(({ x, column }) => [...x].filter((_, at) => column.count[at] > 0));
-  const [from, to] = xs.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
+  const [from, to] = extentOf(all);
   const usual = all.map((p) => Math.max(p.column.interval, usualStep(p))).filter((v) => v > 0);
   const interval = usual.sort((a, b) => a - b)[(usual.length - 1) >> 1] ?? 0;
-  const cells = xs.length === 0 ? 0 : Math.max(1, Math.min(CELLS_MAX, cellsIn(to - from, interval)));
+  const cells = !(from <= to) ? 0 : Math.max(1, Math.min(CELLS_MAX, cellsIn(to - from, interval)));
   const width = cells > 1 ? (to - from) / (cells - 1) : 1;
   const cellOf = (x: number) => (cells > 1 ? Math.round((x - from) / width) : 0);
   const rows = series.map((pieces) => {
@@ -162,26 +169,46 @@ export function foldOf(series: Piece[][]): Fold {
   return { ...summed(rows, from, width, cells), interval: Math.max(interval, width) };
 }
 
+/** The first and the last x that has a point. */
+function extentOf(pieces: Piece[]): [from: number, to: number] {
+  let [from, to] = [Infinity, -Infinity];
+  for (const { x, column } of pieces) {
+    for (let at = 0; at < x.length; at++) {
+      if (!(column.count[at] > 0)) continue;
+      if (x[at] < from) from = x[at];
+      if (x[at] > to) to = x[at];
+    }
+  }
+  return [from, to];
+}
+
 const cellsIn = (span: number, interval: number) => (interval > 0 ? Math.round(span / interval) + 1 : 1);
 
 const usualStep = ({ x, column }: Piece) => medianStep(x.filter((_, at) => column.count[at] > 0));
 
 function summed(rows: Float64Array[], from: number, width: number, cells: number): Omit<Fold, 'interval'> {
   const kept: number[] = [];
-  const sorted: number[][] = [];
+  const [median, low, high, present] = [0, 1, 2, 3].map(() => new Float64Array(cells));
+  const values = new Float64Array(rows.length);
   for (let at = 0; at < cells; at++) {
-    const values = rows.flatMap((row) => (Number.isFinite(row[at]) ? row[at] : [])).sort((a, b) => a - b);
-    if (values.length === 0) continue;
-    kept.push(at);
-    sorted.push(values);
+    let count = 0;
+    for (const row of rows) if (Number.isFinite(row[at])) values[count++] = row[at];
+    if (count === 0) continue;
+    // Numbers in a typed array are sorted as numbers, and much faster.
+    const sorted = values.subarray(0, count).sort();
+    const place = kept.push(at) - 1;
+    median[place] = (sorted[(count - 1) >> 1] + sorted[count >> 1]) / 2;
+    low[place] = sorted[0];
+    high[place] = sorted[count - 1];
+    present[place] = count;
   }
-  const made = (of: (values: number[]) => number) => Float64Array.from(sorted, of);
+  const cut = (column: Float64Array) => column.subarray(0, kept.length);
   return {
     x: Float64Array.from(kept, (at) => from + at * width),
-    median: made((v) => (v[(v.length - 1) >> 1] + v[v.length >> 1]) / 2),
-    low: made((v) => v[0]),
-    high: made((v) => v[v.length - 1]),
-    present: made((v) => v.length),
+    median: cut(median),
+    low: cut(low),
+    high: cut(high),
+    present: cut(present),
     rows: rows.map((row) => Float64Array.from(kept, (at) => row[at])),
   };
 }
