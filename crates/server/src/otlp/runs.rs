@@ -39,6 +39,8 @@ const SILENT_SECONDS_MAX: i64 = 86_400;
 const INTERVALS_KEPT: usize = 5;
 /// Processes remembered; what is forgotten is read from the store again.
 const SOURCES_MAX: usize = 100_000;
+/// Resources remembered; what is forgotten is read again.
+const DESCRIBED_MAX: usize = 16_384;
 /// Longest text of an attribute that is kept, bytes.
 const TEXT_BYTES_MAX: usize = 4_096;
 
@@ -56,6 +58,8 @@ pub(crate) struct Sources {
     known: Mutex<HashMap<WriterId, Known>>,
     /// Iterations of runs, as their processes told them.
     pub(crate) step_lines: StepLines,
+    /// By the bytes of resources: the run and what the resource says of its process.
+    described: Mutex<HashMap<Box<[u8]>, (Arc<RunPath>, Arc<Described>)>>,
 }
 
 /// What is known of one process.
@@ -143,6 +147,20 @@ impl Sources {
         told.then(|| f64::from(seconds) / SILENT_INTERVALS as f64)
     }
 
+    /// What a resource says of its process, looked up where it said so before.
+    fn described(&self, resource: &Resource<'_>, path: &Arc<RunPath>) -> Arc<Described> {
+        let mut all = self.described.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, of)) = all.get(resource.bytes).filter(|(run, _)| run == path) {
+            return Arc::clone(of);
+        }
+        let of = Arc::new(described(resource, path));
+        if all.len() >= DESCRIBED_MAX {
+            all.clear();
+        }
+        all.insert(resource.bytes.into(), (Arc::clone(path), Arc::clone(&of)));
+        of
+    }
+
     fn keep(&self, writer: WriterId, known: Known) {
         let mut all = self.lock();
         if all.len() >= SOURCES_MAX {
@@ -179,13 +197,19 @@ struct Noted {
 
 /// A process that belongs to a run.
 struct Process {
+    of: Arc<Described>,
+    /// As it will be once this is durable.
+    known: Option<Known>,
+}
+
+/// What a resource says of its process.
+#[derive(Debug)]
+struct Described {
     writer: WriterId,
     facts: SessionFacts,
     attributes: Vec<(String, AttributeValue)>,
     /// Of the attributes.
     hash: u64,
-    /// As it will be once this is durable.
-    known: Option<Known>,
 }
 
 impl<'s> Seen<'s> {
@@ -227,7 +251,10 @@ impl<'s> Seen<'s> {
 
     fn noted_of(&self, resource: &Resource<'_>) -> Noted {
         let run = self.run_of(resource);
-        let process = run.as_ref().ok().and_then(Option::as_ref).map(|path| process(resource, path));
+        let process = run.as_ref().ok().and_then(Option::as_ref).map(|path| {
+            let of = self.shared.sources.described(resource, path);
+            Process { of, known: None }
+        });
         Noted { run, process, first_ns: i64::MAX, last_ns: i64::MIN, points_ns: None }
     }
 
@@ -263,8 +290,8 @@ impl<'s> Seen<'s> {
                 self.shared.changed(id);
                 last = Some(id);
             }
-            if let Some(Process { writer, known: Some(known), .. }) = noted.process {
-                self.shared.sources.keep(writer, known);
+            if let Some(Process { of, known: Some(known) }) = noted.process {
+                self.shared.sources.keep(of.writer, known);
             }
         }
     }
@@ -276,7 +303,7 @@ impl Noted {
         if self.first_ns > self.last_ns {
             return Vec::new();
         }
-        let known = shared.sources.known(shared, path.id(), process.writer);
+        let known = shared.sources.known(shared, path.id(), process.of.writer);
         let opens = known.is_none();
         let mut is = known.unwrap_or_default();
         if let Some(points_ns) = self.points_ns {
@@ -285,7 +312,7 @@ impl Noted {
         // What a clock that is ahead says must not keep a run alive that is gone.
         let (first_ns, last_ns) = (self.first_ns.min(now_ns), self.last_ns.min(now_ns));
         let silent_after_seconds = is.silent_after_seconds();
-        let has_new_attributes = is.attributes != process.hash;
+        let has_new_attributes = is.attributes != process.of.hash;
         let says_nothing = !opens
             && !has_new_attributes
             && silent_after_seconds == is.silent_after_seconds
@@ -294,10 +321,10 @@ impl Noted {
         if !says_nothing {
             is.silent_after_seconds = silent_after_seconds;
             is.written_ns = is.written_ns.max(last_ns);
-            let facts = SessionFacts { silent_after_seconds, ..process.facts.clone() };
+            let facts = SessionFacts { silent_after_seconds, ..process.of.facts.clone() };
             let signed = |time_ns, opens, facts| RunChange {
                 path: (**path).clone(),
-                session: Some((process.writer, event(time_ns, opens, facts))),
+                session: Some((process.of.writer, event(time_ns, opens, facts))),
                 ..RunChange::default()
             };
             // A session starts with the first that it sends of. It may bring much at once, as after the
@@ -307,8 +334,8 @@ impl Noted {
             }
             let mut change = signed(last_ns, false, facts);
             if has_new_attributes {
-                change.attributes = new_attributes(shared, path.id(), &process.attributes);
-                is.attributes = process.hash;
+                change.attributes = new_attributes(shared, path.id(), &process.of.attributes);
+                is.attributes = process.of.hash;
                 ingest::check_change(shared, &mut change, &mut ingest::Refused::default());
             }
             changes.push(change);
@@ -341,7 +368,7 @@ pub(crate) fn has_telemetry(run: &RunRecord) -> bool {
 }
 
 /// The process behind a resource.
-fn process(resource: &Resource<'_>, path: &RunPath) -> Process {
+fn described(resource: &Resource<'_>, path: &RunPath) -> Described {
     let number = |key: &str| resource.dl_number(key).and_then(|number| u32::try_from(number).ok());
     let restarts = resource.text(&["slurm.restart_count", "nv.dl.restart_count"]);
     let restart_count = restarts.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
@@ -365,7 +392,7 @@ fn process(resource: &Resource<'_>, path: &RunPath) -> Process {
         (facts.pid.to_string(), format!("{:?}", facts.rank), restart_count.to_string());
     let parts = ["otlp", &id, &instance, &facts.host, &rank, &facts.job_token, &restarts, &pid, &started];
     let (attributes, hash) = attributes(resource);
-    Process { writer: writer_of(&parts), facts, attributes, hash, known: None }
+    Described { writer: writer_of(&parts), facts, attributes, hash }
 }
 
 /// A session's writer: the same process has the same one, whatever else it sends.
