@@ -32,6 +32,7 @@ mod intake;
 mod missing;
 mod notify;
 mod otlp;
+mod otlp_doors;
 mod points;
 mod process;
 mod prometheus;
