@@ -307,7 +307,8 @@ impl Store {
         Ok(())
     }
 
-    /// The same for log records, in order of time, ties as they arrived.
+    /// The same for log records, in order of time, ties as they arrived. A record has no id: of two that
+    /// are equal in all, as when a request is sent again, one is visited.
     pub fn records(
         &self,
         ask: &RecordAsk,

@@ -226,6 +226,31 @@ impl Inner {
             Sources::of(&state.telemetry, is_wanted)
         };
         let decode = |unit: &Unit| decode_records(unit, ask);
-        sweep(&sources.units, &decode, &|why| self.report_damage(why), visit);
+        let mut seen = SameTime::default();
+        sweep(&sources.units, &decode, &|why| self.report_damage(why), &mut |record: LogRecord| {
+            if seen.has(&record) { ControlFlow::Continue(()) } else { visit(record) }
+        });
+    }
+}
+
+/// Records of the time that is read, to tell one that was sent again: a record has no id, so one that is
+/// equal in all is taken for the same.
+#[derive(Default)]
+struct SameTime(Vec<LogRecord>);
+
+/// Most records of one nanosecond that are compared with.
+const COMPARED_MAX: usize = 256;
+
+impl SameTime {
+    /// Whether an equal record was there before; remembers this one.
+    fn has(&mut self, record: &LogRecord) -> bool {
+        if self.0.first().is_some_and(|first| first.time_ns != record.time_ns) {
+            self.0.clear();
+        }
+        let has = self.0.contains(record);
+        if !has && self.0.len() < COMPARED_MAX {
+            self.0.push(record.clone());
+        }
+        has
     }
 }

@@ -283,7 +283,13 @@ impl Simple {
         };
         let mut found: Vec<LogRecord> = self.records.iter().filter(fulfils).cloned().collect();
         found.sort_by_key(|record| record.time_ns);
-        found
+        let mut once: Vec<LogRecord> = Vec::new();
+        for record in found {
+            if !once.contains(&record) {
+                once.push(record);
+            }
+        }
+        once
     }
 }
 
@@ -429,6 +435,21 @@ fn a_repeated_delivery_brings_nothing_twice() {
     assert!(store.append(batch()).unwrap().duplicate);
     assert_eq!(records(&store, &RecordAsk::default()), [record]);
     assert_eq!(store.state(b"").unwrap(), []);
+}
+
+#[test]
+fn a_record_that_is_sent_again_is_one_and_equal_words_at_another_time_are_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), kept()).unwrap();
+    let record = |at: i64| LogRecord { time_ns: T0 + at, body: "loss is nan".into(), ..LogRecord::default() };
+    let batch = |records| Batch { records, ..Batch::default() };
+    store.append(batch(vec![record(0), record(1)])).unwrap();
+    seal(&store);
+    store.append(batch(vec![record(0), record(1), record(2)])).unwrap();
+    let other = LogRecord { rank: Some(3), ..record(1) };
+    store.append(batch(vec![other.clone()])).unwrap();
+    let found = records(&store, &RecordAsk::default());
+    assert_eq!(found, [record(0), record(1), other, record(2)]);
 }
 
 #[test]
