@@ -59,7 +59,7 @@ pub(crate) struct Sources {
     /// Iterations of runs, as their processes told them.
     pub(crate) step_lines: StepLines,
     /// By the bytes of resources: the run and what the resource says of its process.
-    described: Mutex<HashMap<Box<[u8]>, (Arc<RunPath>, Arc<Described>)>>,
+    described: Mutex<HashMap<Box<[u8]>, DescribedOf>>,
 }
 
 /// What is known of one process.
@@ -202,6 +202,9 @@ struct Process {
     known: Option<Known>,
 }
 
+/// What a resource says of its process, as one of a run.
+type DescribedOf = (Arc<RunPath>, Arc<Described>);
+
 /// What a resource says of its process.
 #[derive(Debug)]
 struct Described {
@@ -210,6 +213,9 @@ struct Described {
     attributes: Vec<(String, AttributeValue)>,
     /// Of the attributes.
     hash: u64,
+    /// Whether it has joined a run that `tg.init` opened, whose own sessions tell of its life: of one that
+    /// ended, nothing is to fall silent.
+    is_joined: bool,
 }
 
 impl<'s> Seen<'s> {
@@ -318,7 +324,12 @@ impl Noted {
             && silent_after_seconds == is.silent_after_seconds
             && last_ns.saturating_sub(is.written_ns) < HEARTBEAT_NS;
         let mut changes = Vec::new();
-        if !says_nothing {
+        if process.of.is_joined {
+            if has_new_attributes {
+                is.attributes = process.of.hash;
+                changes.extend(facts_only(shared, path, &process.of));
+            }
+        } else if !says_nothing {
             is.silent_after_seconds = silent_after_seconds;
             is.written_ns = is.written_ns.max(last_ns);
             let facts = SessionFacts { silent_after_seconds, ..process.of.facts.clone() };
@@ -345,6 +356,14 @@ impl Noted {
     }
 }
 
+/// What a process says of its run and not of itself, if that is anything new.
+fn facts_only(shared: &Shared, path: &RunPath, of: &Described) -> Option<RunChange> {
+    let attributes = new_attributes(shared, path.id(), &of.attributes);
+    let mut change = RunChange { path: path.clone(), attributes, ..RunChange::default() };
+    ingest::check_change(shared, &mut change, &mut ingest::Refused::default());
+    (!change.attributes.is_empty()).then_some(change)
+}
+
 fn event(time_ns: i64, opens: bool, facts: SessionFacts) -> SessionEvent {
     SessionEvent { time_ns, opens, end: None, reason: String::new(), facts }
 }
@@ -362,9 +381,11 @@ fn new_attributes(
     attributes.iter().filter(|(key, value)| !has(key, value)).cloned().collect()
 }
 
-/// Whether a run has processes that are seen through their telemetry.
+/// Whether processes of a run export their telemetry.
 pub(crate) fn has_telemetry(run: &RunRecord) -> bool {
+    let sent = run.attributes.range(ATTRIBUTE_PREFIX.to_owned()..).next();
     run.sessions.iter().any(|session| session.facts.silent_after_seconds > 0)
+        || sent.is_some_and(|(key, _)| key.starts_with(ATTRIBUTE_PREFIX))
 }
 
 /// The process behind a resource.
@@ -392,7 +413,8 @@ fn described(resource: &Resource<'_>, path: &RunPath) -> Described {
         (facts.pid.to_string(), format!("{:?}", facts.rank), restart_count.to_string());
     let parts = ["otlp", &id, &instance, &facts.host, &rank, &facts.job_token, &restarts, &pid, &started];
     let (attributes, hash) = attributes(resource);
-    Described { writer: writer_of(&parts), facts, attributes, hash }
+    let is_joined = resource.run_id() == Some(path.id());
+    Described { writer: writer_of(&parts), facts, attributes, hash, is_joined }
 }
 
 /// A session's writer: the same process has the same one, whatever else it sends.
