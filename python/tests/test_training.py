@@ -249,6 +249,18 @@ def test_a_value_within_a_step_takes_its_number(online):
     tg.close()
 
 
+def test_a_run_that_is_opened_after_set_up_is_said_to_get_nothing():
+    training.setup(rank=0, world_size=1)
+    (word,) = said(lambda: tg.init(project_name="p", run_name="late", offline=True))
+    assert "does not go there" in word
+    training.shutdown()
+    telemetry = training.setup()
+    assert telemetry.run is tg.current_run()
+    again = lambda: tg.init(project_name="p", run_name="late", offline=True)  # noqa: E731
+    assert said(again) == []
+    tg.close(0.0)
+
+
 def test_a_time_may_be_given(online):
     run = tg.init(project_name="llm", run_name="times")
     telemetry = training.setup()
@@ -1069,7 +1081,7 @@ def test_log_lines_go_along_and_our_own_do_not(exporting, monkeypatch):
         ("app.train", "failed"),
     ]
     slow, failed = (record for _, record in records)
-    assert (slow.severity_number, slow.severity_text) == (13, "WARNING")
+    assert (slow.severity_number, slow.severity_text) == (13, "WARN")
     assert slow.span_id.hex() == span.traceparent.split("-")[2]
     assert plain(failed.attributes)["exception.message"] == "bad batch"
 

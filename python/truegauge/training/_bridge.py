@@ -36,7 +36,8 @@ class _Bridge(logging.Handler):
             self._telemetry.log_record(
                 int(record.created * 1e9),
                 severity,
-                record.levelname,
+                # As OpenTelemetry's own handler calls it.
+                "WARN" if record.levelname == "WARNING" else record.levelname,
                 record.name,
                 record.getMessage(),
                 attributes,
