@@ -12,14 +12,41 @@ import sys
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import pytest
 from conftest import ROOT, Server, clean, free_port
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2, logs_service_pb2_grpc
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from receiver import Receiver
 
 SCRIPTS = Path(__file__).parent / "otlp"
 ENVIRONMENTS = ROOT / "target/peers"
 WAIT_SECONDS = 180
+LENS = ("nemo-lens==0.1.0", "opentelemetry-sdk==1.45.2", "opentelemetry-exporter-otlp==1.45.2")
+SERVICES = (
+    (
+        "/v1/metrics",
+        metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server,
+        metrics_service_pb2_grpc.MetricsServiceServicer,
+        metrics_service_pb2.ExportMetricsServiceResponse,
+    ),
+    (
+        "/v1/traces",
+        trace_service_pb2_grpc.add_TraceServiceServicer_to_server,
+        trace_service_pb2_grpc.TraceServiceServicer,
+        trace_service_pb2.ExportTraceServiceResponse,
+    ),
+    (
+        "/v1/logs",
+        logs_service_pb2_grpc.add_LogsServiceServicer_to_server,
+        logs_service_pb2_grpc.LogsServiceServicer,
+        logs_service_pb2.ExportLogsServiceResponse,
+    ),
+)
 
 
 def interpreter(version: str) -> str:
@@ -187,3 +214,26 @@ def doors(binary: Path, folder: Path, **variables: str) -> Iterator[Doors]:
         for program in opened.programs:
             program.kill()
         opened.server.kill()
+
+
+class GrpcReceiver(Receiver):
+    """The same backend over gRPC, made of OpenTelemetry's own service classes."""
+
+    def __init__(self) -> None:
+        self.requests, self.headers = [], []
+        self.server = grpc.server(ThreadPoolExecutor(4))
+        for path, add, servicer, answer in SERVICES:
+            add(type("Service", (servicer,), {"Export": self._keep(path, answer)})(), self.server)
+        self.url = f"http://127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+        self.server.start()
+
+    def _keep(self, path: str, answer):
+        def export(_service, request, context):
+            self.headers.append(dict(context.invocation_metadata()))
+            self.requests.append((path, request))
+            return answer()
+
+        return export
+
+    def close(self) -> None:
+        self.server.stop(None).wait()

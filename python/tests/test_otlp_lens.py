@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 from otlp.values import KEYS, NAME, step
-from otlp_peers import Doors, doors, environment, interpreter
+from otlp_peers import LENS, Doors, doors, environment, interpreter
 
-NEMO_LENS = ("nemo-lens==0.1.0", "opentelemetry-sdk==1.45.2", "opentelemetry-exporter-otlp==1.45.2")
 STEPS = 5
 LAST = step(STEPS)
 HISTOGRAM = "megatron_training_step_duration_ms_milliseconds"
@@ -15,7 +14,7 @@ HISTOGRAM = "megatron_training_step_duration_ms_milliseconds"
 # It can't be imported on 3.11: one of its modules has the syntax of 3.12.
 @pytest.fixture(params=["3.12", "3.13"])
 def python(request) -> str:
-    return environment(interpreter(request.param), f"nemo-lens-{request.param}", *NEMO_LENS)
+    return environment(interpreter(request.param), f"nemo-lens-{request.param}", *LENS)
 
 
 @pytest.fixture(params=["grpc", "http"])
