@@ -24,4 +24,5 @@ mod system_roles;
 mod training;
 mod training_faults;
 mod training_grpc;
+mod training_laws;
 mod training_settings;

@@ -140,6 +140,29 @@ fn backend_that_comes_back_misses_nothing() {
 }
 
 #[test]
+fn ten_minutes_of_an_absent_backend_are_kept() {
+    let mut receiver = Receiver::start();
+    let training = training(&receiver);
+    let [step, loss, _, _, skipped, ..] = eight(&training);
+    receiver.stop();
+    // A hundred values a second for ten minutes, an export every ten seconds.
+    for export in 0..60_i32 {
+        for _ in 0..333 {
+            training.record(&[(loss, f64::from(export)), (step, 30_000.0), (skipped, 1.0)], NOW);
+        }
+        flush_fails(&training);
+    }
+    assert_eq!(training.totals().lost_points, 0);
+    receiver.start_again();
+    sent(&training);
+    let losses: Vec<f64> = receiver.metrics(MEGATRON[1].name).iter().map(|m| gauge(m)[0].0).collect();
+    assert_eq!(losses, (0..60).map(f64::from).collect::<Vec<_>>(), "none missing, none doubled");
+    let totals: Vec<i64> = receiver.metrics(MEGATRON[4].name).iter().map(|m| sum(m).0).collect();
+    assert_eq!(totals[..60], (1..=60).map(|n| n * 333).collect::<Vec<_>>());
+    assert_eq!(training.totals().recorded, 60 * 999);
+}
+
+#[test]
 fn shutdown_is_bounded_beside_a_port_that_refuses_and_one_that_is_silent() {
     let refusing = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     // Connections wait in its backlog for ever.
