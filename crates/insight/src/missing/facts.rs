@@ -171,7 +171,9 @@ fn processes<'a>(evidence: &'a Evidence<'a>) -> BTreeMap<&'a str, Vec<Process<'a
     let run = evidence.run;
     let attempt = run.attempts.last();
     let number = attempt.map_or(0, |attempt| attempt.number);
-    let sessions = || run.sessions.iter().filter(|session| session.attempt == number);
+    // Those that are seen through their telemetry only have nothing that could capture.
+    let captures = |session: &&Session| session.facts.silent_after_seconds == 0;
+    let sessions = || run.sessions.iter().filter(|session| session.attempt == number).filter(captures);
     let mut latest: HashMap<(&str, Option<u32>), i64> = HashMap::new();
     for session in sessions() {
         let started_ns = latest.entry((&session.facts.host, session.facts.rank)).or_insert(i64::MIN);

@@ -565,6 +565,18 @@ fn a_thousand_gpus_become_a_few_rows() {
 }
 
 #[test]
+fn a_process_that_only_exports_is_not_asked_for_captures() {
+    let mut scene = Scene::at(480);
+    scene.session("node-1", 0, (0, 475));
+    for session in &mut scene.run.sessions {
+        session.facts.silent_after_seconds = 30;
+    }
+    let found = scene.explain();
+    let told: Vec<(&str, bool)> = found.rows.iter().map(|row| (row.reason, row.is_alarm)).collect();
+    assert_eq!(told, [("no_report", false)], "{found:?}");
+}
+
+#[test]
 fn what_a_run_would_lack_is_foreseen_from_one_report() {
     let foreseen = |report: &model::CaptureReport| {
         let answer = insight::missing::foresee(report, &crate::scene::EXPECTED, &[]);

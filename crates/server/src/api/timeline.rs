@@ -136,11 +136,13 @@ impl Of<'_> {
         }
     }
 
-    /// The ranks that sent telemetry, in order.
+    /// The ranks that may have sent spans, in order.
     fn ranks(&self) -> Vec<u32> {
-        let exports = |session: &&model::Session| session.facts.silent_after_seconds > 0;
-        let sessions = self.run.sessions.iter().filter(exports).filter_map(|session| session.facts.rank);
-        sessions.collect::<BTreeSet<u32>>().into_iter().collect()
+        let exports = |session: &model::Session| session.facts.silent_after_seconds > 0;
+        // Where a run's own client opened it, those that export have no session beside that.
+        let any = self.run.sessions.iter().any(exports);
+        let sessions = self.run.sessions.iter().filter(|session| !any || exports(session));
+        sessions.filter_map(|session| session.facts.rank).collect::<BTreeSet<u32>>().into_iter().collect()
     }
 
     /// The first and last iteration that is known.

@@ -245,6 +245,14 @@ impl<'s> Seen<'s> {
         noted.run.clone()
     }
 
+    /// A number of the process that was noted last, which it has not when it is started again; 0 where it
+    /// is of no run.
+    pub(crate) fn incarnation(&self) -> u32 {
+        let noted = self.last.as_ref().and_then(|(_, at)| self.noted.get(*at));
+        let writer = noted.and_then(|noted| noted.process.as_ref()).map(|process| process.of.writer);
+        writer.map_or(0, |[a, b, c, d, ..]| u32::from_le_bytes([a, b, c, d]) | 1)
+    }
+
     fn place(&mut self, resource: &Resource<'_>) -> usize {
         let at = self.places.get(resource.bytes).copied().unwrap_or_else(|| {
             self.noted.push(self.noted_of(resource));
