@@ -68,6 +68,7 @@ function drawMarks(u: uPlot, model: PlotModel, ratio: number): void {
     const inside = shape.marks.filter(
       (m) => (m.kind === '-Inf') === low && m.x >= range.from && m.x <= range.to,
     );
+    let written = Number.NEGATIVE_INFINITY;
     for (const group of grouped(inside, (x) => u.valToPos(x, 'x', true), MARK_WIDTH * ratio)) {
       ctx.fillStyle = ink.crit;
       for (const at of group.places) triangle(ctx, at, edge, way);
@@ -81,10 +82,14 @@ function drawMarks(u: uPlot, model: PlotModel, ratio: number): void {
       const text = group.kinds.join(', ') + (group.count > 1 ? ` ×${group.count}` : '');
       const at = group.places[group.places.length - 1];
       ctx.font = scaled(ink.fontStrong, ratio);
-      const right = at + 8 * ratio + ctx.measureText(text).width < bbox.left + bbox.width;
+      const width = ctx.measureText(text).width;
+      const right = at + 8 * ratio + width < bbox.left + bbox.width;
       ctx.textAlign = right ? 'left' : 'right';
       ctx.textBaseline = 'middle';
       const beside = right ? at + 7 * ratio : group.places[0] - 7 * ratio;
+      // At the right end a text stands to the left, where that of the marks before may be already.
+      if ((right ? beside : beside - width) < written) continue;
+      written = right ? beside + width : group.places[group.places.length - 1];
       const below = group.places.length > 1 ? 14 : 7;
       halo(ctx, ink, text, beside, edge + way * below, ratio, ink.crit);
     }

@@ -171,10 +171,12 @@ export class TrainingBoard {
     return view.zoomOf(this.axis.value);
   }
 
-  /** The step at a time; `null` where steps and times are not joined. */
+  /** The step at a time; `null` where steps and times are not joined, as before the first step that is known. */
   stepOf(time: number): number | null {
     const map = this.board.stepMap.value;
-    const step = map ? Math.round(stepAt(keptSteps(map), time, Infinity)) : Number.NaN;
+    const kept = map && keptSteps(map);
+    if (!kept || time < kept.times[0] - kept.spacing) return null;
+    const step = Math.round(stepAt(kept, time, Infinity));
     return Number.isNaN(step) ? null : step;
   }
 

@@ -103,18 +103,24 @@ export function Strip(props: Frame) {
   const error = page.errors.value.get('breakdown');
   const empty = breakdown !== null && breakdown.x.length === 0 && page.zoomed() === null;
   return (
-    <section class="panel strip" aria-label="Where a step's time goes" data-panel="breakdown">
+    <section
+      class={`panel strip${empty ? ' absent-card' : ''}`}
+      aria-label="Where a step's time goes"
+      data-panel="breakdown"
+    >
       {error !== undefined && <Failure error={error} retry={() => void page.again()} />}
       {empty ? (
         <>
           <h3>Where a step's time goes</h3>
-          <p>
-            Absent:{' '}
-            <Told
-              text={breakdown.text ?? 'no span of this run tells where an iteration begins'}
-              command={breakdown.switch}
-            />
-          </p>
+          <div>
+            <p>
+              Absent:{' '}
+              <Told
+                text={breakdown.text ?? 'no span of this run tells where an iteration begins'}
+                command={breakdown.switch}
+              />
+            </p>
+          </div>
         </>
       ) : (
         <Stacked {...props} breakdown={breakdown} />

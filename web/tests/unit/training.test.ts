@@ -464,7 +464,7 @@ describe('sentences', () => {
         i.key === key ? { ...i, present: false, metric: null, ...more } : i,
       ),
     });
-    const text = 'It is filled by `--log-throughput`.';
+    const text = 'The trainer does not send it; it needs `--log-throughput`.';
     const flops = absent('throughput_tflops', { filled_by: '`--log-throughput`', text });
     expect(absence(flops, 'throughput_tflops')).toEqual({ text, command: '--log-throughput' });
     const all = { ...flops, switches: [{ key: 'MEGATRON_OTEL_ENABLED=1', text: 'Lets it export.' }] };

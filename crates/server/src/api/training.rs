@@ -243,7 +243,7 @@ impl<'s> Found<'s> {
                           `OTEL_EXPORTER_OTLP_ENDPOINT` send them."
                 .to_owned(),
             "" => "The trainer sends it with the others, and it has not arrived.".to_owned(),
-            filled_by => format!("It is filled by {filled_by}."),
+            filled_by => format!("The trainer does not send it; it needs {filled_by}."),
         }
     }
 }
