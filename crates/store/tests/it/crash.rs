@@ -41,7 +41,8 @@ fn append_for_ever(store: &Store, n: u8) {
     for number in stored / POINTS_PER_BATCH.. {
         let mut batch = batch("a", &metric, line(number * POINTS_PER_BATCH, POINTS_PER_BATCH));
         batch.spans = (0..SPANS_PER_BATCH).map(|at| step_span("a", u32::from(n), number, at)).collect();
-        batch.records = vec![LogRecord { time_ns: T0, rank: Some(u32::from(n)), ..LogRecord::default() }];
+        let (rank, body) = (Some(u32::from(n)), number.to_string());
+        batch.records = vec![LogRecord { time_ns: T0, rank, body, ..LogRecord::default() }];
         batch.state = vec![(vec![n], Some(number.to_be_bytes().to_vec()))];
         store.append(sent(batch, writer(n), number as u64)).unwrap();
         println!("ack {n} {number}");
