@@ -11,14 +11,17 @@ pub type SpanId = [u8; 8];
 
 /// What a process did, from when to when.
 ///
-/// It is known by (run, instance, trace, id): ranks that seed their generators alike make equal ids.
-/// Of two with the same key the later to arrive counts.
+/// It is known by (run, instance, incarnation, trace, id): ranks that seed their generators alike make
+/// equal ids, and so does a process that is started again. Of two with the same key the later to arrive
+/// counts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Span {
     /// Its run; none where the sender names none.
     pub run: Option<RunId>,
     /// The process, as `service.instance.id` has it; may be empty.
     pub instance: String,
+    /// Which life of the instance it is of: a number that another start has not. 0 where nothing tells.
+    pub incarnation: u32,
     /// Rank of the process, where it says so.
     pub rank: Option<u32>,
     /// Host of the process; may be empty.

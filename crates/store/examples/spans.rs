@@ -173,6 +173,7 @@ fn step_spans(noise: &mut Noise, rank: u32, step: i64, into: &mut Vec<Span>) {
         into.push(Span {
             run: Some(path().id()),
             instance: format!("spans-rank{rank}"),
+            incarnation: (rank + 1).wrapping_mul(0x9e37_79b9),
             rank: Some(rank),
             host: format!("node{:03}", rank / 8),
             trace,

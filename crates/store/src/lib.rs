@@ -294,8 +294,8 @@ impl Store {
         self.0.inner.state_rows(prefix)
     }
 
-    /// Hands the spans that are asked for to `visit`, in order of start, ties by run, instance, trace and
-    /// id. Of those known by the same run, instance, trace and id only the one that arrived last counts.
+    /// Hands the spans that are asked for to `visit`, in order of start, ties by run, instance,
+    /// incarnation, trace and id. Of those known by the same of these only the one that arrived last counts.
     /// Few blocks are in memory at once. A damaged block is left out and reported in
     /// [`Status::damage`]; spans of deleted runs are not among them.
     pub fn spans(

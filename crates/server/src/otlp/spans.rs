@@ -61,6 +61,7 @@ struct Sender {
     instance: String,
     host: String,
     rank: Option<u32>,
+    incarnation: u32,
     keeps_text: bool,
     /// Whether the run's steps are told by nobody else.
     tells_steps: bool,
@@ -106,6 +107,7 @@ impl Gathered<'_> {
             keeps_text: run.as_ref().is_some_and(|path| text::keeps(self.shared, path)),
             tells_steps: id.is_some() && known.as_ref().is_none_or(|run| !is_native(run)),
             instance: short(resource.instance()),
+            incarnation: self.seen.incarnation(),
             host: short(resource.text(&["host.name", "k8s.node.name", "k8s.pod.name"])),
             rank: resource.dl_number("rank").and_then(|rank| u32::try_from(rank).ok()),
             run,
@@ -141,6 +143,7 @@ fn span_of(sent: &Sent<'_, '_>, sender: &Sender) -> Span {
     Span {
         run: sender.id,
         instance: sender.instance.clone(),
+        incarnation: sender.incarnation,
         rank: sender.rank,
         host: sender.host.clone(),
         trace: sent.ids.0,

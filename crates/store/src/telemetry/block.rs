@@ -9,6 +9,7 @@ use std::sync::Arc;
 use model::{RecordAsk, RunId, SpanAsk, SpanId, TraceId};
 
 use super::filter::Filter;
+use super::pack::Source;
 use crate::codec::{Reader, put_bytes, put_i64, put_u64};
 
 const VERSION: u8 = 1;
@@ -208,17 +209,18 @@ pub(crate) struct Block {
 }
 
 /// What a span is known by, as one number that is the same for ever.
-pub(crate) fn key_of(run: Option<RunId>, instance: &str, trace: &TraceId, id: SpanId) -> u64 {
+pub(super) fn key_of(run: Option<RunId>, source: &Source<'_>, trace: &TraceId, id: SpanId) -> u64 {
     let word = |bytes: &[u8]| {
         let mut word = [0; 8];
         word[..bytes.len()].copy_from_slice(bytes);
         u64::from_le_bytes(word)
     };
     let mut key = run.map_or(1, |run| u64::from_le_bytes(run.0));
-    for part in instance.as_bytes().chunks(8).chain(trace.chunks(8)).chain([&id[..]]) {
+    let instance = source.instance.as_bytes();
+    for part in instance.chunks(8).chain(trace.chunks(8)).chain([&id[..]]) {
         key = mixed(key, word(part));
     }
-    mixed(key, instance.len() as u64)
+    mixed(key, u64::from(source.incarnation) << 32 ^ instance.len() as u64)
 }
 
 pub(super) fn mixed(a: u64, b: u64) -> u64 {

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use foldhash::{HashSet, HashSetExt};
 use model::{LogRecord, RunId, Span};
 
+use block::Summary;
 pub(crate) use block::{Block, Kind};
-use block::{Summary, key_of};
 use file::SealedFile;
 use head::Generation;
 
@@ -123,7 +123,7 @@ impl State {
 pub(crate) fn pack(spans: &[Span], records: &[LogRecord]) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut seen = HashSet::with_capacity(spans.len());
-    let keyed = spans.iter().rev().map(|span| (key_of(span.run, &span.instance, &span.trace, span.id), span));
+    let keyed = spans.iter().rev().map(|span| (spans::key(span), span));
     let mut keyed: Vec<(u64, &Span)> = keyed.filter(|(key, _)| seen.insert(*key)).collect();
     sort_spans(&mut keyed);
     for of_run in keyed.chunk_by(|a, b| a.1.run == b.1.run) {
@@ -142,11 +142,12 @@ pub(crate) fn pack(spans: &[Span], records: &[LogRecord]) -> Vec<Block> {
 }
 
 /// By run, then in the order in which they are handed out.
-fn sort_spans(spans: &mut [(u64, &Span)]) {
+fn sort_spans<'s>(spans: &mut [(u64, &'s Span)]) {
     let place = |span: &Span| (span.run, span.start_ns);
+    let of_process = |span: &'s Span| (&*span.instance, span.incarnation);
     spans.sort_by(|(_, a), (_, b)| {
         let of_trace = || (a.trace, a.id).cmp(&(b.trace, b.id));
-        place(a).cmp(&place(b)).then_with(|| a.instance.cmp(&b.instance)).then_with(of_trace)
+        place(a).cmp(&place(b)).then_with(|| of_process(a).cmp(&of_process(b))).then_with(of_trace)
     });
 }
 

@@ -24,6 +24,8 @@ const TEXT: u64 = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Source<'b> {
     pub(super) instance: &'b str,
+    /// 0 for log records, which are known by nothing.
+    pub(super) incarnation: u32,
     pub(super) rank: Option<u32>,
     pub(super) host: &'b str,
     pub(super) scope: &'b str,
@@ -122,15 +124,16 @@ impl<'a> Packer<'a> {
         let sources = std::mem::take(&mut self.sources);
         let sources = sources.iter().map(|source| {
             let texts = [source.instance, source.host, source.scope].map(|text| self.text(text));
-            (texts, source.rank.map_or(0, |rank| u64::from(rank) + 1))
+            let rank = source.rank.map_or(0, |rank| u64::from(rank) + 1);
+            (texts, [rank, u64::from(source.incarnation)])
         });
         let sources: Vec<_> = sources.collect();
         let mut body = Vec::new();
         put_u64(&mut body, self.texts.len() as u64);
         self.texts.iter().for_each(|text| put_bytes(&mut body, text.as_bytes()));
         put_u64(&mut body, sources.len() as u64);
-        for (texts, rank) in sources {
-            texts.iter().chain([&rank]).for_each(|number| put_u64(&mut body, *number));
+        for (texts, numbers) in sources {
+            texts.iter().chain(&numbers).for_each(|number| put_u64(&mut body, *number));
         }
         put_u64(&mut body, self.columns.len() as u64);
         for column in &self.columns {
@@ -200,12 +203,12 @@ impl<'b, const STREAMS: usize> Unpacker<'b, STREAMS> {
         let count = reader.count(1)?;
         let texts: Vec<&'b str> = (0..count).map(|_| text(reader.bytes()?)).collect::<Option<_>>()?;
         let at = |place: u64| texts.get(usize::try_from(place).ok()?).copied();
-        let count = reader.count(4)?;
+        let count = reader.count(5)?;
         let mut sources = Vec::with_capacity(count);
         for _ in 0..count {
             let [instance, host, scope] = [at(reader.u64()?)?, at(reader.u64()?)?, at(reader.u64()?)?];
             let rank = reader.u64()?.checked_sub(1).map(u32::try_from).transpose().ok()?;
-            sources.push(Source { instance, rank, host, scope });
+            sources.push(Source { instance, incarnation: reader.u32()?, rank, host, scope });
         }
         let count = reader.count(2)?;
         let mut columns = Vec::with_capacity(count);

@@ -118,8 +118,8 @@ impl Row for (u64, Span) {
 
     fn tie(&self, (_, b): &Self) -> Ordering {
         let a = &self.1;
-        let instance = || a.instance.cmp(&b.instance);
-        a.run.cmp(&b.run).then_with(instance).then_with(|| (a.trace, a.id).cmp(&(b.trace, b.id)))
+        let process = || (&a.instance, a.incarnation).cmp(&(&b.instance, b.incarnation));
+        a.run.cmp(&b.run).then_with(process).then_with(|| (a.trace, a.id).cmp(&(b.trace, b.id)))
     }
 }
 

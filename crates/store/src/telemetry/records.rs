@@ -35,7 +35,7 @@ pub(super) fn encode(run: Option<RunId>, records: &[&LogRecord], effort: Effort)
     for record in records {
         let LogRecord { instance, rank, host, scope, .. } = record;
         let numbers = [
-            (SOURCE, packer.source(Source { instance, rank: *rank, host, scope })),
+            (SOURCE, packer.source(Source { instance, incarnation: 0, rank: *rank, host, scope })),
             (SEVERITY, u64::from(record.severity)),
             (SEVERITY_TEXT, packer.text(&record.severity_text)),
             (EVENT, packer.text(&record.event)),

@@ -26,6 +26,17 @@ const STREAMS: usize = 10;
 const NO_PARENT: u64 = 0;
 const FOREIGN_PARENT: u64 = 1;
 
+/// Who a span is of.
+fn source_of(span: &Span) -> Source<'_> {
+    let Span { instance, incarnation, rank, host, scope, .. } = span;
+    Source { instance, incarnation: *incarnation, rank: *rank, host, scope }
+}
+
+/// What a span is known by.
+pub(super) fn key(span: &Span) -> u64 {
+    key_of(span.run, &source_of(span), &span.trace, span.id)
+}
+
 /// Packs spans of one run that are in order and of different keys.
 pub(super) fn encode(run: Option<RunId>, spans: &[(u64, &Span)], effort: Effort) -> Block {
     let mut summary = Summary::new(Kind::Spans, run);
@@ -68,8 +79,7 @@ struct Encoder<'a> {
 
 impl<'a> Encoder<'a> {
     fn push(&mut self, place: u64, span: &'a Span) {
-        let Span { instance, rank, host, scope, .. } = span;
-        let source = self.packer.source(Source { instance, rank: *rank, host, scope });
+        let source = self.packer.source(source_of(span));
         let trace = self.trace(span.trace);
         let name = self.packer.text(&span.name);
         let status_text = self.packer.text(&span.status_text);
@@ -254,7 +264,7 @@ impl Decoder<'_, '_> {
         let [kind, status, shape] = [KIND, STATUS, SHAPE].map(|stream| self.unpacker.streams[stream].u64());
         let status_text = self.unpacker.next_text(STATUS_TEXT)?;
         let brief = Brief { source, trace, name, time_ns, iteration };
-        let key = key_of(self.run, source.instance, trace, *id);
+        let key = key_of(self.run, &source, trace, *id);
         let wanted = brief.fulfils(ask) && is_shown(key);
         let attributes = self.unpacker.attributes(shape?, wanted)?;
         let (events, links) = (self.events(time_ns.0, wanted)?, self.links(wanted)?);
@@ -265,6 +275,7 @@ impl Decoder<'_, '_> {
         let span = Span {
             run: self.run,
             instance: source.instance.to_owned(),
+            incarnation: source.incarnation,
             rank: source.rank,
             host: source.host.to_owned(),
             trace: *trace,

@@ -100,7 +100,8 @@ fn any_run() -> impl Strategy<Value = Option<&'static str>> {
 }
 
 fn any_span() -> impl Strategy<Value = Span> {
-    let who = (any_run(), "[ab]?", prop::option::of(0..4_u32), 0..2_u8, 0..12_u8);
+    let incarnation = prop_oneof![3 => Just(0), 1 => Just(1), 1 => Just(u32::MAX)];
+    let who = (any_run(), "[ab]?", prop::option::of(0..4_u32), 0..2_u8, 0..12_u8, incarnation);
     let what = ("[xyz]{1,2}", 0..6_u8, 0..3_u8, any::<bool>(), prop::option::of(0..6_i64));
     let when = (any_time(), -3..40_i64);
     let event = (any_time(), "[xyz]", any_attributes()).prop_map(|(time_ns, name, attributes)| SpanEvent {
@@ -123,6 +124,7 @@ fn any_span() -> impl Strategy<Value = Span> {
     (who, what, when, parts).prop_map(|(who, what, when, parts)| Span {
         run: who.0.map(|run| path(run).id()),
         instance: who.1,
+        incarnation: who.5,
         rank: who.2,
         host: who.2.map_or(String::new(), |rank| format!("node{rank}")),
         trace: [who.3; 16],
@@ -251,7 +253,7 @@ impl Simple {
     fn spans(&self, ask: &SpanAsk) -> Vec<Span> {
         let mut last = BTreeMap::new();
         for span in &self.spans {
-            last.insert((span.run, &span.instance, span.trace, span.id), span);
+            last.insert((span.run, &span.instance, span.incarnation, span.trace, span.id), span);
         }
         let among = |wanted: &Option<Vec<u32>>, rank: Option<u32>| {
             wanted.as_ref().is_none_or(|wanted| rank.is_some_and(|rank| wanted.contains(&rank)))
@@ -393,6 +395,54 @@ fn equal_ids_of_ranks_that_seed_alike_stay_apart() {
     let of_rank = |rank| spans(&store, &SpanAsk { ranks: Some(vec![rank]), ..SpanAsk::default() }).len();
     assert_eq!(spans(&store, &SpanAsk::default()).len(), all.len());
     assert_eq!((0..5).map(of_rank).collect::<Vec<_>>(), [3, 3, 3, 3, 0]);
+}
+
+#[test]
+fn equal_ids_of_a_restarted_process_stay_apart_wherever_they_lie() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    // The second life goes on at step 5, with the ids of step 1.
+    let life = |incarnation: u32, iteration: i64| -> Vec<Span> {
+        let later_ns = (iteration - 1) * 1_000 * MS;
+        let span = |n| {
+            let span = step_span("a", 0, 1, n);
+            let (start_ns, end_ns) = (span.start_ns + later_ns, span.end_ns + later_ns);
+            Span { incarnation, iteration: Some(iteration), start_ns, end_ns, ..span }
+        };
+        (0..3).map(span).collect()
+    };
+    let (first, second) = (life(0x9e37_79b9, 1), life(0xdead_beef, 5));
+    let both = [first.clone(), second.clone()].concat();
+    let check = |store: &Store| {
+        let of = |iteration| SpanAsk { iterations: Some(iteration..=iteration), ..SpanAsk::default() };
+        assert_eq!(spans(store, &of(1)), first);
+        assert_eq!(spans(store, &of(5)), second);
+        let of_trace = SpanAsk { trace: Some(first[0].trace), ..SpanAsk::default() };
+        assert_eq!(spans(store, &of_trace), both);
+    };
+    // One request holds both, as after the network was away.
+    store.append(span_batch("a", both.clone())).unwrap();
+    check(&store);
+    // Each is sent again by itself: in memory, and over what is sealed.
+    for _ in 0..2 {
+        store.append(span_batch("a", first.clone())).unwrap();
+        store.append(span_batch("a", second.clone())).unwrap();
+        check(&store);
+        seal(&store);
+        check(&store);
+    }
+    // What comes again of one life replaces that one's only.
+    let changed: Vec<Span> = first.iter().map(|span| Span { status: 2, ..span.clone() }).collect();
+    store.append(span_batch("a", changed.clone())).unwrap();
+    for step in 0..3 {
+        assert_eq!(spans(&store, &SpanAsk::default()), [changed.clone(), second.clone()].concat(), "{step}");
+        if step == 0 {
+            seal(&store);
+        }
+        drop(store);
+        store = open(dir.path());
+    }
+    assert_eq!(store.status().damage, Vec::<String>::new());
 }
 
 #[test]

@@ -340,6 +340,7 @@ fn of_fixture() -> (Vec<Span>, Vec<LogRecord>) {
             ("loss".to_owned(), model::AttributeValue::Float(f64::from(n) * 0.1)),
             ("text".to_owned(), model::AttributeValue::Text(text())),
         ]);
+        span.incarnation = [0, 1, u32::MAX][usize::from(n % 3)];
         let attributes = vec![("n".to_owned(), model::AttributeValue::Int(i64::from(n)))];
         if n % 7 == 0 {
             let time_ns = span.start_ns + 5;
