@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
+from pathlib import Path
 
+import pyarrow
 import pytest
 from conftest import wait_for
 from otlp.values import KEYS, NAME, step
@@ -13,6 +16,8 @@ from proxy import Proxy
 
 STEPS = range(1, 8)
 MILLI = 1_000_000
+ZSTD = b"\x28\xb5\x2f\xfd"
+ALWAYS = {"from": 0, "to": 4_000_000_000_000, "limit": 1000}
 HISTOGRAM = "megatron_training_step_duration_ms_milliseconds"
 SKIPPED = "megatron_training_skipped_iters_total"
 GAUGES = [key for key in KEYS if key not in ("step_duration_ms", "skipped_iters")]
@@ -264,3 +269,87 @@ def test_what_was_stored_before_its_answer_was_lost_counts_once(served, door, wa
         buckets_are(served, recorded)
     finally:
         proxy.close()
+
+
+NAMED = "gen_ai.rollout"
+TYPED = "the patient in bed nine is called Zebedee"
+TEXTS = {
+    "gen_ai.prompt": TYPED,
+    "gen_ai.completion": TYPED,
+    "gen_ai.prompt.0.content": TYPED,
+    "gen_ai.input.messages": f'[{{"role": "user", "content": "{TYPED}"}}]',
+    "gen_ai.output.messages": f'[{{"role": "assistant", "content": "{TYPED}"}}]',
+    "gen_ai.system_instructions": TYPED,
+    "input.value": TYPED,
+    "output.value": TYPED,
+    "llm.prompts": [TYPED, TYPED],
+    "traceloop.entity.input": TYPED,
+    "mlflow.spanOutputs": TYPED,
+    "prompt": TYPED,
+    "messages": TYPED,
+    "input_text": TYPED,
+    "output_text": TYPED,
+}
+
+
+def unpacked(path: Path) -> list[bytes]:
+    """A file's bytes, and those of everything in it that zstd packed."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        # The server went on meanwhile.
+        return []
+    found, at = [data], data.find(ZSTD)
+    while at >= 0:
+        parts = []
+        with (
+            contextlib.suppress(OSError),
+            pyarrow.input_stream(pyarrow.py_buffer(data[at:]), compression="zstd") as stream,
+        ):
+            while part := stream.read(4096):
+                parts.append(part)
+        found.append(b"".join(parts))
+        at = data.find(ZSTD, at + 1)
+    return found
+
+
+def holding(folder: Path, text: str) -> list[str]:
+    """Files below a folder that hold a text."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [path.name for path in files if any(text.encode() in data for data in unpacked(path))]
+
+
+def nothing_typed(data: Path, log: Path) -> None:
+    """Neither a server's data nor its log has the text; the search finds what is there."""
+    assert holding(data, NAMED)
+    for part in ("Zebedee", "bed nine"):
+        assert holding(data, part) == []
+        assert part not in log.read_text()
+
+
+@pytest.mark.parametrize("door", ["http", "grpc"])
+def test_nothing_that_somebody_typed_is_on_the_disk(binary, tmp_path, door):
+    with doors(binary, tmp_path, TRUEGAUGE_SEAL_AGE="1s") as served:
+        data, log = served.server.folder / "data", served.server.folder / "server.log"
+        client = served.sdk(door)
+        for number in range(20):
+            client.do(f"span({NAMED!r}, {{**{TEXTS!r}, 'shard': {number}}})")
+        client.do(
+            f"log({{'content': {TYPED!r}}}, [{TYPED!r}], event='gen_ai.user.message', prompt={TYPED!r})"
+        )
+        client.do(f"recorder.instruments['loss'].set(1.5, {{'prompt': {TYPED!r}}})")
+        client.do("iterate(1)")
+        client.end()
+        nothing_typed(data, log)
+        wait_for(lambda: any(holding(path, NAMED) for path in data.glob("telemetry")), "spans were sealed")
+        nothing_typed(data, log)
+        served.server.process.terminate()
+        served.server.process.wait(60)
+        nothing_typed(data, log)
+        served.server.start()
+        nothing_typed(data, log)
+        spans = [one for one in served.drawn(**ALWAYS) if one["name"] == NAMED]
+        assert len(spans) == 20
+        place = {"instance": "run-a-rank0", "trace": spans[0]["trace"], "id": spans[0]["id"]}
+        told = served.server.get(f"runs/{served.run_id()}/timeline", part="span", **place)["span"]
+        assert told["attributes"] == [["shard", 0]]

@@ -17,6 +17,7 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Link
 
 PROTOCOL = sys.argv[1]
 if PROTOCOL == "http":
@@ -115,14 +116,16 @@ def flush() -> str:
     return exports[-1]["result"] if exports else "nothing"
 
 
-def span(name: str, **attributes: object) -> None:
-    """A span with attributes, and an event that has them as well."""
-    with tracer.start_as_current_span(name, attributes=attributes) as one:
+def span(name: str, attributes: dict[str, object]) -> None:
+    """A span with attributes; an event and a link have them as well."""
+    with tracer.start_as_current_span("megatron.train") as before:
+        link = Link(before.get_span_context(), attributes)
+    with tracer.start_as_current_span(name, attributes=attributes, links=[link]) as one:
         one.add_event("gen_ai.user.message", attributes)
     note(one)
 
 
-def log(*bodies: str, event: str | None = None, **attributes: object) -> list[dict]:
+def log(*bodies: object, event: str | None = None, **attributes: object) -> list[dict]:
     """Log records within a span; sent at once."""
     from opentelemetry._logs import SeverityNumber
     from opentelemetry.sdk._logs import LoggerProvider

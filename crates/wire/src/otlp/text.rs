@@ -30,8 +30,9 @@ const TEXT_KEYS: [&str; 18] = [
 /// Those of [`TEXT_KEYS`] that stand over secrets, which nobody keeps.
 const SECRET_KEYS: [&str; 6] = ["password", "token", "secret", "key", "api_key", "authorization"];
 
-/// Keys that stand over texts, whatever follows them: `gen_ai.prompt.0.content`.
-const TEXT_PREFIXES: [&str; 10] = [
+/// Keys that stand over texts, whatever follows them: `gen_ai.prompt.0.content`. The later ones are those of
+/// `OpenInference`, `OpenLLMetry`, `MLflow`, Langfuse and Vercel's AI SDK, in lower case.
+const TEXT_PREFIXES: [&str; 21] = [
     "gen_ai.prompt.",
     "gen_ai.completion.",
     "gen_ai.input.",
@@ -42,6 +43,17 @@ const TEXT_PREFIXES: [&str; 10] = [
     "llm.completions.",
     "llm.input_messages",
     "llm.output_messages",
+    "llm.prompt_template",
+    "input.value",
+    "output.value",
+    "traceloop.entity.input",
+    "traceloop.entity.output",
+    "mlflow.spaninputs",
+    "mlflow.spanoutputs",
+    "langfuse.observation.input",
+    "langfuse.observation.output",
+    "ai.toolcall.args",
+    "ai.toolcall.result",
 ];
 
 /// Keys under a prefix of texts that say how much, not what.
@@ -125,6 +137,11 @@ mod tests {
             "gen_ai.input.messages",
             "gen_ai.system_instructions",
             "llm.prompts.0.user",
+            "llm.output_messages.0.message.role",
+            "input.value",
+            "output.value",
+            "traceloop.entity.input",
+            "mlflow.spanInputs",
             "http.request.header.authorization",
         ] {
             assert!(is_text_key(key), "{key}");
@@ -135,6 +152,7 @@ mod tests {
             "gen_ai.token.type",
             "gen_ai.output.type",
             "gen_ai.request.model",
+            "input.mime_type",
             "dl.rank",
         ] {
             assert!(!is_text_key(key), "{key}");
