@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{NANOS_PER_MILLI, NANOS_PER_SECOND, Sample};
+use model::{NANOS_PER_MILLI, NANOS_PER_SECOND, Sample, is_stale_marker};
 use store::Summary;
 
 use crate::otlp::StepLine;
@@ -90,8 +90,12 @@ pub(crate) struct Lens {
 }
 
 impl Lens {
-    /// A sample's key; none when the axis is steps and it has no step.
+    /// A sample's key; none when the axis is steps and it has no step, or when the sample only says that
+    /// its series ended there.
     pub(crate) fn key(&self, sample: &Sample) -> Option<i64> {
+        if is_stale_marker(sample.value) {
+            return None;
+        }
         match self.axis {
             Axis::Step => match &self.steps {
                 Some(line) => line.at(sample.time_ns),

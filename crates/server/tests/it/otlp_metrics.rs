@@ -119,6 +119,16 @@ fn no_recorded_value_ends_a_series_until_the_next_point() {
     assert_eq!(place.query("megatron_training_loss", 39.0), []);
     assert_eq!(place.value("megatron_training_loss", 45.0), 1.5);
     assert_eq!(place.samples("megatron_training_loss"), [(10.0, 2.5), (40.0, 1.5)], "99 is no value");
+    // Charts draw the end of a series as nothing, not as NaN.
+    let runs = place.get("/api/tg/v1/runs");
+    let id = runs["runs"][0]["run_id"].as_str().unwrap();
+    for buckets in [1, 100] {
+        let points = place
+            .get(&format!("/api/tg/v1/runs/{id}/points?metric=megatron_training_loss&axis=time&buckets={buckets}"));
+        let counts = points["series"][0]["count"].as_array().unwrap();
+        assert_eq!(counts.iter().filter_map(serde_json::Value::as_u64).sum::<u64>(), 2, "{points}");
+        assert!(!points.to_string().contains("NaN"), "{points}");
+    }
     // Of a histogram every series ends.
     let step = "megatron.training.step_duration_ms";
     place.take(vec![histogram(step, CUMULATIVE, observed(at(0.0), at(10.0), &[500.0], &[1, 1], 900.0))]);
