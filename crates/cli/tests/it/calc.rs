@@ -22,7 +22,8 @@ fn utilization_is_what_the_seed_says_for_its_cluster() {
         let ratio = said["mfu_ratio"].as_f64().unwrap();
         assert!((ratio - 0.324_494_936_957_472_6).abs() < 1e-9, "{peak}: {ratio}");
     }
-    let (code, out, _) = mfu("--params 70e9 --tokens-per-second 782446.9154146261 --gpus 1024 --gpu h100-sxm");
+    let (code, out, _) =
+        mfu("--params 70e9 --tokens-per-second 782446.9154146261 --gpus 1024 --gpu h100-sxm");
     assert_eq!(code, 0);
     assert!(out.starts_with("MFU        32.4 %\n"), "{out}");
 }

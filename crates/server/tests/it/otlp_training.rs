@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::metrana::{World, block};
+use wire::metrana::ResumePolicy;
+
+use crate::metrana::{World, acknowledged, asks, block, declared, initialize, points, stream, update};
 use crate::trainer::{Process, S, Sent, TRACE, now_ns, span};
 
 fn ranks(run: &'static str) -> Vec<Process> {
@@ -14,7 +16,7 @@ fn train(world: &World, ranks: &[Process], iterations: i64, ago: i64) -> i64 {
     let start_ns = now_ns() - (iterations * 4 + ago) * S;
     for rank in ranks {
         let all: Vec<Sent> =
-            (0..iterations).flat_map(|n| rank.iteration(n + 1, start_ns + n * 4 * S)).collect();
+            (0..iterations).flat_map(|n| Process::iteration(n + 1, start_ns + n * 4 * S)).collect();
         assert_eq!(rank.spans(&world.running, &all), json!({}));
     }
     start_ns
@@ -83,7 +85,7 @@ fn a_run_appears_by_itself_with_its_ranks_attributes_and_steps() {
         }
         // What comes again changes nothing.
         let before = run["points"].clone();
-        ranks[0].spans(&world.running, &ranks[0].iteration(3, now_ns()));
+        ranks[0].spans(&world.running, &Process::iteration(3, now_ns()));
         assert_eq!(world.the_run().await["points"], json!(before.as_u64().unwrap() + 1));
     });
 }
@@ -92,7 +94,7 @@ fn a_run_appears_by_itself_with_its_ranks_attributes_and_steps() {
 fn spans_that_come_twice_are_one() {
     let world = World::new();
     let rank = Process::new("r1", 0);
-    let spans = rank.iteration(1, now_ns() - 10 * S);
+    let spans = Process::iteration(1, now_ns() - 10 * S);
     rank.spans(&world.running, &spans);
     rank.spans(&world.running, &spans);
     block(async {
@@ -105,13 +107,13 @@ fn spans_that_come_twice_are_one() {
 #[test]
 fn another_incarnation_is_another_attempt_of_the_same_run() {
     let world = World::new();
-    let go = |uuid: &'static str, ids_from: u64, ago: i64| {
+    // A process that is seeded alike makes the ids of before once more.
+    let go = |uuid: &'static str, ago: i64| {
         let ranks = ranks("r1").into_iter().map(|rank| rank.with("nv.dl.run.uuid", json!(uuid)));
-        let ranks: Vec<Process> = ranks.map(|rank| Process { ids_from, ..rank }).collect();
-        train(&world, &ranks, 2, ago)
+        train(&world, &ranks.collect::<Vec<Process>>(), 2, ago)
     };
-    go("a", 0, 60);
-    let restarted_ns = go("b", 1_000, 1);
+    go("a", 60);
+    let restarted_ns = go("b", 1);
     block(async {
         let run = world.the_run().await;
         assert_eq!((run["attempts"].clone(), run["sessions"].as_array().unwrap().len()), (json!(2), 8));
@@ -123,6 +125,40 @@ fn another_incarnation_is_another_attempt_of_the_same_run() {
         let restart = told["goodput"]["phases"]["restart"].as_f64().unwrap();
         assert!((50.0..60.0).contains(&restart), "{told}");
         assert_eq!(round(numbers(&told["wall_seconds"])), [4.0, 4.0], "no wall reaches over the restart");
+    });
+}
+
+#[test]
+fn what_exports_under_a_run_that_was_opened_already_joins_it() {
+    let world = World::new();
+    block(async {
+        let mut peer = world.peer().await;
+        let given = initialize(&mut peer, &asks(1, "job", ResumePolicy::Never)).await.unwrap();
+        let mut message = update(&given, 1, 1);
+        message.series_declarations = vec![declared("own", 9)];
+        message.series = vec![points(9, 0, &[1.0])];
+        let mut call = stream(&mut peer, &given, 1).await;
+        call.send(&message).await;
+        acknowledged(&mut call).await;
+    });
+    let mut id = String::new();
+    block(async { id = world.the_run().await["run_id"].as_str().unwrap().to_owned() });
+    let rank = Process::new("r1", 0).with("truegauge.run_id", json!(id)).with("slurm.job.id", json!("99"));
+    rank.spans(&world.running, &Process::iteration(7, now_ns() - 10 * S));
+    rank.gauges(&world.running, now_ns(), &[("loss", 2.0)]);
+    block(async {
+        assert_eq!(world.get("runs").await["runs"].as_array().unwrap().len(), 1);
+        let run = world.the_run().await;
+        assert_eq!(
+            (run["run"].clone(), run["attempts"].clone(), run["telemetry"].clone()),
+            (json!("r"), json!(1), json!(true))
+        );
+        assert_eq!(run["sessions"].as_array().unwrap().len(), 1, "its own client tells that it lives");
+        assert_eq!(run["attributes"]["otel/slurm_job"], json!("99"));
+        let series = [("megatron.training.loss".to_owned(), 1), ("own".to_owned(), 1)];
+        assert_eq!(world.series().await, series, "its own client tells the steps");
+        let drawn = timeline(&world, "part=spans").await;
+        assert_eq!((drawn["step"].clone(), drawn["total"].clone()), (json!(7), json!(4)));
     });
 }
 
@@ -149,7 +185,7 @@ fn a_process_whose_first_request_holds_a_backlog_lives_until_the_last_of_it() {
     let world = World::new();
     let rank = Process::new("r1", 0);
     let now_ns = now_ns();
-    let backlog = [rank.iteration(1, now_ns - 600 * S), rank.iteration(2, now_ns - 5 * S)].concat();
+    let backlog = [Process::iteration(1, now_ns - 600 * S), Process::iteration(2, now_ns - 5 * S)].concat();
     rank.spans(&world.running, &backlog);
     block(async {
         let run = world.the_run().await;
@@ -168,7 +204,7 @@ fn the_time_of_a_step_is_told_apart_and_adds_up() {
     for rank in &ranks {
         let at = start_ns + 20 * S;
         let save = span("megatron.checkpoint.exposed_save", (900, 0), (at, at + 3 * S));
-        rank.spans(&world.running, &[vec![save], rank.iteration(6, at + 4 * S)].concat());
+        rank.spans(&world.running, &[vec![save], Process::iteration(6, at + 4 * S)].concat());
     }
     block(async {
         let told = timeline(&world, "part=breakdown").await;
@@ -289,7 +325,7 @@ fn a_host_whose_clock_is_off_is_laid_beside_the_others_and_named() {
         let rank = Process::new("r1", rank);
         let off_ns = if rank.host == "host-2" { 250_000_000 } else { 0 };
         let all: Vec<Sent> =
-            (0..8).flat_map(|n| rank.iteration(n + 1, start_ns + off_ns + n * 4 * S)).collect();
+            (0..8).flat_map(|n| Process::iteration(n + 1, start_ns + off_ns + n * 4 * S)).collect();
         rank.spans(&world.running, &all);
     }
     block(async {
@@ -309,7 +345,7 @@ fn one_span_is_told_whole_and_beside_its_like() {
     let world = World::new();
     let start_ns = now_ns() - 20 * S;
     for (at, rank) in ranks("r1").into_iter().enumerate() {
-        let mut spans = rank.iteration(7, start_ns);
+        let mut spans = Process::iteration(7, start_ns);
         spans[3].to_ns += at as i64 * S / 10;
         spans[3].links = vec![70];
         spans[3].attributes = json!({ "dl.microbatch_id": 3, "gen_ai.prompt": "tell me" });
@@ -352,7 +388,7 @@ fn spans_without_usable_ids_are_refused_one_by_one_and_odd_times_are_kept() {
     let world = World::new();
     let rank = Process::new("r1", 0);
     let at = now_ns() - 10 * S;
-    let mut spans = rank.iteration(1, at);
+    let mut spans = Process::iteration(1, at);
     spans[1].id = 0;
     spans[2].to_ns = spans[2].from_ns - S;
     spans[3].to_ns = at + 4 * 3_600 * S;
@@ -589,8 +625,8 @@ fn holding(folder: &std::path::Path, bytes: &[u8]) -> Vec<std::path::PathBuf> {
 }
 
 /// A span with what somebody typed, in every place that it may come in.
-fn typed(rank: &Process) -> Vec<Sent> {
-    let mut spans = rank.iteration(1, now_ns() - 10 * S);
+fn typed() -> Vec<Sent> {
+    let mut spans = Process::iteration(1, now_ns() - 10 * S);
     for span in &mut spans {
         span.attributes["gen_ai.prompt"] =
             json!("XYZZYTEXT mail ann@example.org, key sk-abcdefghijklmnop0123456789");
@@ -606,7 +642,7 @@ fn typed(rank: &Process) -> Vec<Sent> {
 fn nothing_that_somebody_typed_is_on_the_disk() {
     let world = World::with(|config| config.seal_points = 1);
     let rank = Process::new("r1", 0).with("prompt", json!("XYZZYTEXT"));
-    rank.spans(&world.running, &typed(&rank));
+    rank.spans(&world.running, &typed());
     block(async {
         let drawn = timeline(&world, "part=spans&step=1").await;
         assert_eq!((drawn["total"].clone(), drawn["texts_hidden"].clone()), (json!(4), json!(false)));
@@ -646,7 +682,7 @@ fn a_project_that_asks_for_texts_has_them_redacted_and_for_admins_only() {
         };
         serde_json::from_str::<Value>(&answer.body_mut().read_to_string().unwrap()).unwrap()
     };
-    rank.spans_with(&world.running, &typed(&rank), &[("authorization", "Bearer all")]);
+    rank.spans_with(&world.running, &typed(), &[("authorization", "Bearer all")]);
     let reader = ask("POST", "tokens".into(), "all".into(), Some(json!({ "name": "r", "scopes": ["read"] })));
     let reader = reader["token"].as_str().unwrap_or_else(|| panic!("{reader}")).to_owned();
     let id = ask("GET", "runs".into(), "all".into(), None)["runs"][0]["run_id"].as_str().unwrap().to_owned();

@@ -20,8 +20,6 @@ pub(crate) struct Process {
     pub(crate) run: &'static str,
     pub(crate) rank: u32,
     pub(crate) host: String,
-    /// Added to the ids of its iterations' spans.
-    pub(crate) ids_from: u64,
     /// Further attributes of the resource; those of the same key win.
     pub(crate) more: Vec<(&'static str, Value)>,
 }
@@ -62,7 +60,7 @@ pub(crate) const TRACE: &str = "0102030405060708090a0b0c0d0e0f10";
 
 impl Process {
     pub(crate) fn new(run: &'static str, rank: u32) -> Self {
-        Self { run, rank, host: format!("host-{}", rank / 2), ids_from: 0, more: Vec::new() }
+        Self { run, rank, host: format!("host-{}", rank / 2), more: Vec::new() }
     }
 
     pub(crate) fn with(mut self, key: &'static str, of: Value) -> Self {
@@ -144,8 +142,8 @@ impl Process {
 
     /// The spans of an iteration of 4 s that starts at `at_ns`: 2 s forward and backward with half a
     /// second of exchange in it, and half a second of the optimizer.
-    pub(crate) fn iteration(&self, number: i64, at_ns: i64) -> Vec<Sent> {
-        let id = self.ids_from + number as u64 * 10;
+    pub(crate) fn iteration(number: i64, at_ns: i64) -> Vec<Sent> {
+        let id = number as u64 * 10;
         let at = |tenths: i64| at_ns + tenths * S / 10;
         let mut whole = span("megatron.train.iteration", (id, 0), (at(0), at(40)));
         whole.attributes = json!({ "megatron.iteration": number });
