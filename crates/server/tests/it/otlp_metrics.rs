@@ -123,8 +123,9 @@ fn no_recorded_value_ends_a_series_until_the_next_point() {
     let runs = place.get("/api/tg/v1/runs");
     let id = runs["runs"][0]["run_id"].as_str().unwrap();
     for buckets in [1, 100] {
-        let points = place
-            .get(&format!("/api/tg/v1/runs/{id}/points?metric=megatron_training_loss&axis=time&buckets={buckets}"));
+        let points = place.get(&format!(
+            "/api/tg/v1/runs/{id}/points?metric=megatron_training_loss&axis=time&buckets={buckets}"
+        ));
         let counts = points["series"][0]["count"].as_array().unwrap();
         assert_eq!(counts.iter().filter_map(serde_json::Value::as_u64).sum::<u64>(), 2, "{points}");
         assert!(!points.to_string().contains("NaN"), "{points}");
