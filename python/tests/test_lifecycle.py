@@ -371,6 +371,26 @@ def test_pool_workers_that_do_not_log_can_be_terminated(server, scripts):
     assert (row["state"], row["points"], len(row["sessions"])) == ("finished", 1, 1)
 
 
+def test_sigterm_waits_until_a_child_has_let_go_of_the_handler(scripts):
+    """Python drops the signals of a child's first moments, so they are held back until they count."""
+    out, _ = scripts.run(
+        """
+        import os, signal
+        def is_held(): return signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        held = []
+        os.register_at_fork(after_in_child=lambda: held.append(is_held()))
+        import truegauge as tg
+        tg.init(project_name="p", run_name="r", offline=True)
+        child = os.fork()
+        if child == 0:
+            kept = signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+            os._exit(0 if held == [True] and not is_held() and not kept else 1)
+        print(os.waitpid(child, 0)[1], is_held())
+        """
+    )
+    assert out.split() == ["0", "False"]
+
+
 def test_sigterm_before_a_child_knows_that_it_is_one_leaves_the_parents_run_alone(server, scripts):
     scripts.run(
         """

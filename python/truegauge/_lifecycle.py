@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from _thread import get_ident
 from contextlib import suppress
 from time import monotonic
 
@@ -33,6 +34,8 @@ open_telemetry: list[Telemetry] = []
 _uncaught: str | None = None
 _installed = False
 _owns_sigterm = False
+_masks: dict[int, set[int]] = {}
+"""Signals that a thread had blocked, while it forks."""
 _watches_multiprocessing = False
 
 
@@ -49,7 +52,9 @@ def install() -> None:
     _installed = True
     atexit.register(close_all)
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=_watch_multiprocessing, after_in_child=_after_fork)
+        os.register_at_fork(
+            before=_before_fork, after_in_parent=_let_sigterm_through, after_in_child=_after_fork
+        )
     previous = sys.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -126,6 +131,27 @@ def _on_sigterm(number: int, _frame: FrameType | None) -> None:
     os.kill(os.getpid(), number)
 
 
+def _before_fork() -> None:
+    """Before a fork: holds SIGTERM back until the child has let go of the handler.
+
+    Python forgets in a child which signals came before it knew that it is one: a SIGTERM of those first
+    moments would be lost there, and whoever sent it would wait for ever.
+    """
+    _watch_multiprocessing()
+    if _owns_sigterm:
+        import signal
+
+        _masks[get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _let_sigterm_through() -> None:
+    mask = _masks.pop(get_ident(), None)
+    if mask is not None:
+        import signal
+
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 def _after_fork() -> None:
     """In a forked child: lets go of everything that is the parent's."""
     global _uncaught, _owns_sigterm
@@ -140,6 +166,7 @@ def _after_fork() -> None:
         _owns_sigterm = False
         if signal.getsignal(signal.SIGTERM) is _on_sigterm:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _let_sigterm_through()
 
 
 def _watch_multiprocessing() -> None:

@@ -391,6 +391,7 @@ def _open(settings: dict[str, object]) -> Run:
         if run not in _lifecycle.open_runs:
             _lifecycle.open_runs.append(run)
         _tell_open_telemetry(run.run_id)
+        _tell_training(run)
     _current = run
     set_current(run)
     return run
@@ -411,6 +412,17 @@ def _same_run(settings: dict[str, object]) -> Run | None:
         if run.path == path and run.is_own and not settings["disabled"]:
             return run
     return None
+
+
+def _tell_training(run: Run) -> None:
+    """Says that training telemetry which is at work does not record to this run."""
+    module = sys.modules.get("truegauge.training")
+    telemetry = None if module is None else module.current()
+    if telemetry is not None and telemetry.run is not run:
+        warn(
+            "training telemetry was set up before this run was opened: what it records does not go there "
+            "(call `truegauge.init()` first)"
+        )
 
 
 def _tell_open_telemetry(run_id: str) -> None:

@@ -48,6 +48,7 @@ class Telemetry(TelemetryCore):
         exports_logs: Whether it exports log records.
         is_enabled: Whether the export is switched on, for whichever ranks.
         meter: Makes instruments of the program's own, with OpenTelemetry's methods.
+        run: The run that values also go to, or None.
         run_id: `nemo.run.id`; the same on all ranks where anything ties them together.
         instance_id: The run's id and the rank.
         rank: Rank in the world.
@@ -55,6 +56,7 @@ class Telemetry(TelemetryCore):
         span_groups: The groups whose spans are wanted.
     """
 
+    run: Run | None = None
     _meter: Meter | None = None
     _is_over = False
 
@@ -178,7 +180,9 @@ def setup(
         "user_id": _text(user_id),
         "strict": bool(strict),
     }
-    telemetry = Telemetry(given, run if run is not None else _run.current_run())
+    run = run if run is not None else _run.current_run()
+    telemetry = Telemetry(given, run)
+    telemetry.run = run
     _current = telemetry
     set_telemetry(telemetry)
     _spans.refresh()
