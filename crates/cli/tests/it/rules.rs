@@ -108,7 +108,7 @@ fn every_starter_says_how_urgent_it_is_and_has_a_runbook_that_is_served() {
         .flat_map(|group| group["rules"].as_array().unwrap().clone())
         .filter(|rule| rule["type"] == "alerting")
         .collect();
-    assert_eq!(rules.len(), 7, "{groups}");
+    assert_eq!(rules.len(), 8, "{groups}");
     for rule in &rules {
         let name = rule["name"].as_str().unwrap();
         assert!(["page", "ticket"].contains(&rule["labels"]["severity"].as_str().unwrap()), "{name}");
@@ -183,7 +183,7 @@ fn debians_prometheus_loads_and_evaluates_the_starters() {
             rules.iter().map(|rule| rule["name"].as_str().unwrap().to_owned()).collect();
         (!rules.is_empty() && rules.iter().all(|rule| rule["health"] == "ok")).then_some(names)
     });
-    assert_eq!(names.len(), 9, "seven alerts and what a training's throughput is: {names:?}");
+    assert_eq!(names.len(), 10, "eight alerts and what a training's throughput is: {names:?}");
 }
 
 /// Asks a query now; the values.
@@ -256,28 +256,52 @@ fn what_is_switched_off_is_neither_stored_nor_evaluated() {
     assert_eq!(server.get("/api/v1/label/__name__/values")["data"], json!(["loss"]));
 }
 
+/// A server that states runs and evaluates the starters often.
+fn watchful() -> Server {
+    let each = "200ms";
+    let rules = ["--starter-rules=true", "--rule-interval", each];
+    Server::start(&[&["--own-metrics=true", "--own-metrics-interval", each][..], &rules].concat())
+}
+
+/// The alert of this name, pending or firing.
+fn alert(server: &Server, name: &str) -> Option<Value> {
+    let alerts = server.get("/api/v1/alerts")["data"]["alerts"].as_array().unwrap().clone();
+    alerts.into_iter().find(|alert| alert["labels"]["alertname"] == name)
+}
+
+#[test]
+fn a_run_that_only_exports_wakes_nobody_when_it_falls_silent() {
+    let server = watchful();
+    let at_ns = (now_ms() - 600_000) * 1_000_000;
+    let text = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
+    let point = json!({"timeUnixNano": at_ns.to_string(), "asDouble": 2.5});
+    let export = json!({"resourceMetrics": [{
+        "resource": {"attributes": [
+            text("service.name", "megatron-lm"), text("nemo.run.id", "4711"),
+            text("service.instance.id", "4711-rank7"),
+        ]},
+        "scopeMetrics": [{"metrics": [
+            {"name": "megatron.training.loss", "gauge": {"dataPoints": [point]}},
+        ]}],
+    }]});
+    assert_eq!(server.post_json("/v1/metrics", &export).status, 200);
+    let found = eventually("it is pending", || alert(&server, "RunSilent"));
+    assert_eq!((&found["labels"]["run"], &found["labels"]["severity"]), (&json!("4711"), &json!("ticket")));
+    assert_eq!(alert(&server, "RunStale"), None);
+    assert_eq!(now(&server, "tg_run_silent_after_seconds{run=\"4711\"}"), ["180"]);
+}
+
 #[test]
 fn a_run_that_fell_silent_comes_up_as_an_alert() {
-    let server = Server::start(&[
-        "--own-metrics=true",
-        "--own-metrics-interval",
-        "200ms",
-        "--starter-rules=true",
-        "--rule-interval",
-        "200ms",
-    ]);
+    let server = watchful();
     assert_eq!(server.push(&heard((1, 1), 120, 1)).0, 200);
-    let alert = |server: &Server| {
-        let alerts = server.get("/api/v1/alerts")["data"]["alerts"].as_array().unwrap().clone();
-        alerts.into_iter().find(|alert| alert["labels"]["alertname"] == "RunStale")
-    };
-    let found = eventually("it is pending", || alert(&server));
+    let found = eventually("it is pending", || alert(&server, "RunStale"));
     assert_eq!((&found["labels"]["run"], &found["labels"]["severity"]), (&json!("bar"), &json!("page")));
     assert_eq!(found["state"], "pending");
     let words = found["annotations"]["description"].as_str().unwrap();
     assert!(words.contains("No process of run bar (p) has reported for 2m"), "{words}");
     assert_eq!(server.push(&heard((1, 2), 0, 2)).0, 200);
-    eventually("it is over", || alert(&server).is_none().then_some(()));
+    eventually("it is over", || alert(&server, "RunStale").is_none().then_some(()));
 }
 
 #[test]

@@ -18,6 +18,9 @@ const HEARTBEAT: &str = "tg_run_last_heartbeat_timestamp_seconds";
 /// The latest time of a point of the run, seconds since the epoch.
 const POINT: &str = "tg_run_last_point_timestamp_seconds";
 
+/// After how long a silence a run is taken for gone that is known by what it exports only, seconds. Such
+/// a run never says that it ends.
+const SILENT_AFTER: &str = "tg_run_silent_after_seconds";
 /// How many GPUs the run has, with their model and the format of its computation.
 const GPUS: &str = "tg_run_gpus";
 /// Parameters of its model; `kind` is `total` or `active`.
@@ -39,7 +42,7 @@ const STATES: [RunState; 5] =
 
 /// Whether a metric is the server's statement of a run rather than something the run logged.
 pub(crate) fn is_statement(metric: &str) -> bool {
-    [STATE, HEARTBEAT, POINT, GPUS, PARAMETERS, FLOPS_PER_TOKEN, "ALERTS", "ALERTS_FOR_STATE"]
+    [STATE, HEARTBEAT, POINT, SILENT_AFTER, GPUS, PARAMETERS, FLOPS_PER_TOKEN, "ALERTS", "ALERTS_FOR_STATE"]
         .contains(&metric)
 }
 
@@ -95,6 +98,9 @@ impl Known {
             };
             put(HEARTBEAT, run.heartbeat_ns());
             put(POINT, shared.board.facts(&shared.store, run.id()).last_time_ns);
+            if let Some(seconds) = silent_after(run) {
+                stated.push((named(run, SILENT_AFTER, &[]).labels, f64::from(seconds)));
+            }
             if state == RunState::Running {
                 stated.extend(facts(run));
             }
@@ -103,7 +109,8 @@ impl Known {
         for (id, old) in before {
             // One that is deleted takes its series with it.
             let Some(run) = shared.store.run(id) else { continue };
-            let ended = [of_state(&run, old), named(&run, HEARTBEAT, &[]), named(&run, POINT, &[])];
+            let named = |name| named(&run, name, &[]);
+            let ended = [of_state(&run, old), named(HEARTBEAT), named(POINT), named(SILENT_AFTER)];
             let there = ended.into_iter().filter(|series| shared.store.series_number(series).is_some());
             stated.extend(there.map(|series| (series.labels, stale_marker())));
         }
@@ -120,6 +127,12 @@ fn is_current(run: &RunRecord, now_ns: i64) -> bool {
         RunState::Stale | RunState::Paused => age_ns < SILENT_NS,
         RunState::Failed | RunState::Finished => age_ns < ENDED_NS,
     }
+}
+
+/// The longest silence that is normal for a run whose processes all do no more than export.
+fn silent_after(run: &RunRecord) -> Option<u32> {
+    let each = run.sessions.iter().map(|session| session.facts.silent_after_seconds);
+    each.clone().all(|seconds| seconds > 0).then(|| each.max()).flatten()
 }
 
 /// What is known of a run's model and hardware, as far as it is: what utilization is reckoned from.
