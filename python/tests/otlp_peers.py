@@ -128,6 +128,7 @@ class Doors:
         for door, address in self.addresses.items():
             server.environment[f"TRUEGAUGE_OTLP_{door.upper()}_LISTEN"] = address
         self.programs: list[Program] = []
+        self.token = ""
 
     def client(self, python: str, script: str, *arguments: str, **variables: str) -> Program:
         program = Program(python, script, self.server.folder, *arguments, **variables)
@@ -160,7 +161,9 @@ class Doors:
     def ask(self, what: str, **asked: object) -> dict:
         """Prometheus' API."""
         parameters = urllib.parse.urlencode(asked, doseq=True)
-        with urllib.request.urlopen(f"{self.server.url}/api/v1/{what}?{parameters}", timeout=60) as answer:
+        headers = {"authorization": f"Bearer {self.token}"} if self.token else {}
+        request = urllib.request.Request(f"{self.server.url}/api/v1/{what}?{parameters}", headers=headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
 
     def samples(self, selector: str) -> list[tuple[float, float]]:
@@ -200,15 +203,24 @@ class Doors:
         return found
 
 
+class AnyServer(Server):
+    """One that is waited for until it answers, though it may say that it is not ready."""
+
+    def _is_ready(self) -> bool:
+        with contextlib.suppress(OSError):
+            return urllib.request.urlopen(f"{self.url}/healthz", timeout=5).status == 200
+        return False
+
+
 @contextlib.contextmanager
-def doors(binary: Path, folder: Path, **variables: str) -> Iterator[Doors]:
+def doors(binary: Path, folder: Path, server: type[Server] = Server, **variables: str) -> Iterator[Doors]:
     """A server, started, and ended with its clients."""
     home = folder / "server"
     home.mkdir()
-    opened = Doors(Server(binary, home))
+    opened = Doors(server(binary, home))
     opened.server.environment.update(variables)
-    opened.server.start()
     try:
+        opened.server.start()
         yield opened
     finally:
         for program in opened.programs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pyarrow
 import pytest
 from conftest import wait_for
 from otlp.values import KEYS, NAME, step
-from otlp_peers import Doors, doors, environment
+from otlp_peers import AnyServer, Doors, doors, environment
 from proxy import Proxy
 
 STEPS = range(1, 8)
@@ -29,10 +30,13 @@ GZIP = {"OTEL_EXPORTER_OTLP_COMPRESSION": "gzip"}
 WAYS = {
     "totals": {},
     "totals, gzip": GZIP,
+    "totals, deflate": {"OTEL_EXPORTER_OTLP_COMPRESSION": "deflate"},
     "amounts": DELTA,
     "exponential": EXPONENTIAL,
     "exponential amounts, gzip": DELTA | EXPONENTIAL | GZIP,
 }
+DOORS = ("http", "grpc")
+ODD = ("grpc", "totals, deflate")
 
 
 @pytest.fixture
@@ -106,8 +110,10 @@ def buckets_are(served: Doors, recorded: Recorded) -> None:
         assert not list(left), f"{bound} is told to the end"
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("door", ["http", "grpc"])
+# Over gRPC this library packs with gzip only.
+@pytest.mark.parametrize(
+    ("door", "way"), [(door, way) for door in DOORS for way in WAYS if (door, way) != ODD]
+)
 def test_every_point_is_stored_as_it_was_recorded(served, door, way):
     client = served.sdk(door, rank=3, **WAYS[way])
     for number in STEPS:
@@ -161,7 +167,7 @@ def exemplars_are(served: Doors, exports: list[dict], spans: list[dict]) -> None
     assert found == [(one["trace"], one["span"], one["value"], ms(one["time_ns"]) / 1e3) for one in sent]
 
 
-@pytest.mark.parametrize("door", ["http", "grpc"])
+@pytest.mark.parametrize("door", DOORS)
 def test_log_records_come_with_their_span(served, door):
     client = served.sdk(door, rank=3)
     written = client.do("log('disk is slow', 'disk is full', shard=7)")
@@ -174,7 +180,7 @@ def test_log_records_come_with_their_span(served, door):
 
 
 @pytest.mark.parametrize("way", ["totals", "amounts"])
-@pytest.mark.parametrize("door", ["http", "grpc"])
+@pytest.mark.parametrize("door", DOORS)
 def test_a_trainer_that_starts_again_counts_on(served, door, way):
     for steps in (range(1, 5), range(5, 11)):
         client = served.sdk(door, **WAYS[way])
@@ -223,7 +229,7 @@ def test_a_library_that_hides_nan_repeats_the_value_before(served):
 
 
 @pytest.mark.parametrize("way", ["totals", "amounts", "exponential amounts, gzip"])
-@pytest.mark.parametrize("door", ["http", "grpc"])
+@pytest.mark.parametrize("door", DOORS)
 def test_a_server_that_is_killed_while_it_is_sent_to_counts_exactly(served, door, way):
     client = served.sdk(door, **WAYS[way])
     for number in range(1, 13):
@@ -245,7 +251,7 @@ def test_a_server_that_is_killed_while_it_is_sent_to_counts_exactly(served, door
 
 
 @pytest.mark.parametrize("way", ["amounts", "exponential"])
-@pytest.mark.parametrize("door", ["http", "grpc"])
+@pytest.mark.parametrize("door", DOORS)
 def test_what_was_stored_before_its_answer_was_lost_counts_once(served, door, way):
     proxy = Proxy(served.addresses[door])
     try:
@@ -269,6 +275,37 @@ def test_what_was_stored_before_its_answer_was_lost_counts_once(served, door, wa
         buckets_are(served, recorded)
     finally:
         proxy.close()
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_full_disk_is_waited_for_as_long_as_it_is_told(binary, tmp_path, door):
+    with doors(binary, tmp_path, AnyServer, TRUEGAUGE_RESERVE_BYTES="1000TiB") as served:
+        client = served.sdk(door, **DELTA)
+        client.do("record(3)")
+        client.start("flush()")
+        words = re.compile(r"retrying in (\d+\.\d+)s")
+        pause = wait_for(lambda: words.search(client.log.read_text()), "it was refused")
+        # The library's own pauses are of odd lengths.
+        assert float(pause[1]) in (1.0, 2.0, 3.0, 4.0, 5.0)
+        served.server.kill()
+        served.server.environment["TRUEGAUGE_RESERVE_BYTES"] = "0"
+        served.server.start()
+        assert client.answer() == "SUCCESS"
+        assert served.increase(f"{HISTOGRAM}_count") == 1
+        assert served.increase(SKIPPED) == 2
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_token_is_asked_for_and_taken(binary, tmp_path, door):
+    with doors(binary, tmp_path, TRUEGAUGE_TOKEN="right") as served:
+        for token, result in (("", "FAILURE"), ("wrong", "FAILURE"), ("right", "SUCCESS")):
+            headers = {"OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer%20{token}"} if token else {}
+            client = served.sdk(door, **headers)
+            client.do("record(1)")
+            assert client.do("flush()") == result, token
+            client.kill()
+        served.token = "right"
+        assert [value for _, value in served.samples("megatron_training_loss")] == [step(1)["loss"]]
 
 
 NAMED = "gen_ai.rollout"
@@ -327,7 +364,7 @@ def nothing_typed(data: Path, log: Path) -> None:
         assert part not in log.read_text()
 
 
-@pytest.mark.parametrize("door", ["http", "grpc"])
+@pytest.mark.parametrize("door", DOORS)
 def test_nothing_that_somebody_typed_is_on_the_disk(binary, tmp_path, door):
     with doors(binary, tmp_path, TRUEGAUGE_SEAL_AGE="1s") as served:
         data, log = served.server.folder / "data", served.server.folder / "server.log"
