@@ -58,6 +58,7 @@ pub(crate) enum TimelineAnswer {
         ("instance" = Option<String>, Query, description = "span: `service.instance.id` of its process"),
         ("trace" = Option<String>, Query, description = "span: 32 hex digits"),
         ("id" = Option<String>, Query, description = "span: 16 hex digits"),
+        ("incarnation" = Option<u32>, Query, description = "span: which life of its process, as `part=spans` tells; the latest that has such a span unless given"),
     ),
     responses(
         (status = 200, body = TimelineAnswer), (status = 400, body = crate::error::ErrorBody),
@@ -196,18 +197,22 @@ impl Of<'_> {
     }
 }
 
+/// What a span of a process is known by.
+type Own = (u32, TraceId, SpanId);
+
 /// Spans on their way into a sweep.
 #[derive(Default)]
 struct Slices {
     list: Vec<Slice>,
-    parents: Vec<Option<(TraceId, SpanId)>>,
-    places: HashMap<(TraceId, SpanId), usize>,
+    parents: Vec<Option<Own>>,
+    places: HashMap<Own, usize>,
 }
 
 impl Slices {
     fn push(&mut self, span: &Span, share: Option<u8>) {
-        self.places.insert((span.trace, span.id), self.list.len());
-        self.parents.push(span.parent.map(|parent| (span.trace, parent)));
+        let own = |id| (span.incarnation, span.trace, id);
+        self.places.insert(own(span.id), self.list.len());
+        self.parents.push(span.parent.map(own));
         self.list.push(Slice { start_ns: span.start_ns, end_ns: span.end_ns, parent: None, share });
     }
 

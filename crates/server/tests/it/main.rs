@@ -13,5 +13,6 @@ mod otlp_metrics;
 mod otlp_names;
 mod otlp_peer;
 mod otlp_points;
+mod otlp_restarts;
 mod otlp_training;
 mod trainer;

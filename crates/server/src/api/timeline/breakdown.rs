@@ -334,8 +334,14 @@ fn goodput_of(
     }))
 }
 
-/// The wall of a lane's iteration, the later where it was done twice.
-pub(super) fn wall_of(iterations: &[Iteration], starts: &[i64], number: i64) -> Option<(i64, i64)> {
-    let walls = insight::breakdown::walls(iterations, starts);
-    iterations.iter().zip(walls).rev().find(|(iteration, _)| iteration.number == number).map(|(_, wall)| wall)
+/// The wall of a lane's iteration; where it was done more than once, of the one nearest to a time.
+pub(super) fn wall_of(
+    iterations: &[Iteration],
+    starts: &[i64],
+    number: i64,
+    near_ns: i64,
+) -> Option<(i64, i64)> {
+    let walls = iterations.iter().zip(insight::breakdown::walls(iterations, starts));
+    let of_number = walls.filter(|(iteration, _)| iteration.number == number);
+    of_number.min_by_key(|(iteration, _)| iteration.start_ns.abs_diff(near_ns)).map(|(_, wall)| wall)
 }

@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use insight::clocks::{End, Shift, shifts};
-use model::{NANOS_PER_MILLI, Span, SpanAsk, SpanId, TraceId};
+use model::{NANOS_PER_MILLI, Span, SpanAsk, TraceId};
 use serde::Serialize;
 use store::Scope;
 use utoipa::ToSchema;
 
 use super::breakdown::wall_of;
-use super::{Lane, Of, STEPS_SWITCH, VISITED_MAX};
+use super::{Lane, Of, Own, STEPS_SWITCH, VISITED_MAX};
 use crate::api::{Params, shown};
 use crate::error::ApiError;
 use crate::otlp::keeps_text;
@@ -68,6 +68,8 @@ pub(crate) struct Steps {
 pub(crate) struct LaneRow {
     rank: Option<u32>,
     instance: String,
+    /// Lives of the process that its spans are of: more than one where it was started again.
+    incarnations: Vec<u32>,
     host: String,
     spans: usize,
     /// Rows that it is drawn in.
@@ -91,6 +93,9 @@ pub(crate) struct SpanColumns {
     /// 0 unset, 1 ok, 2 error.
     status: Vec<u8>,
     iteration: Vec<Option<i64>>,
+    /// Place among the incarnations of its lane; left out where no lane has two.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    incarnation: Vec<u32>,
 }
 
 /// What is asked for.
@@ -264,7 +269,7 @@ impl Windows {
         let mut own = HashMap::new();
         let mut all: Option<(i64, i64)> = None;
         for (lane, iterations) in lanes {
-            let Some((from, to)) = wall_of(&iterations, &starts, step) else { continue };
+            let Some((from, to)) = wall_of(&iterations, &starts, step, i64::MAX) else { continue };
             all = Some(all.map_or((from, to), |(low, high)| (low.min(from), high.max(to))));
             own.insert(lane, (from, to));
         }
@@ -316,7 +321,9 @@ struct Filling {
     /// Until when each row is taken.
     rows: Vec<i64>,
     /// Row of each span that may be a parent.
-    places: HashMap<(TraceId, SpanId), u32>,
+    places: HashMap<Own, u32>,
+    /// Places of the incarnations.
+    lives: HashMap<u32, u32>,
 }
 
 #[derive(Default)]
@@ -360,6 +367,7 @@ impl Drawn {
         let start_ns = span.start_ns.saturating_add(filling.shift_ns);
         let end_ns = span.end_ns.saturating_add(filling.shift_ns).max(start_ns);
         let depth = filling.place(span, (start_ns, end_ns));
+        let life = filling.life(span.incarnation);
         filling.row.spans += 1;
         let columns = &mut self.answer.spans;
         columns.lane.push(lane);
@@ -369,6 +377,7 @@ impl Drawn {
         columns.depth.push(depth);
         columns.status.push(span.status);
         columns.iteration.push(span.iteration);
+        columns.incarnation.push(life);
         self.starts_ns.push(start_ns);
         self.lengths_ns.push(end_ns - start_ns);
     }
@@ -443,6 +452,9 @@ impl Drawn {
             rows.insert(place, LaneRow { depth, ..filling.row });
         }
         self.answer.lanes = rows.into_values().collect();
+        if self.answer.lanes.iter().all(|lane| lane.incarnations.len() < 2) {
+            self.answer.spans.incarnation = Vec::new();
+        }
         self.answer.origin_ns = origin_ns.to_string();
         self.answer.part = "spans";
         self.answer
@@ -452,7 +464,8 @@ impl Drawn {
 impl Filling {
     /// The row of a span: below its parent's, and where nothing else is at its time.
     fn place(&mut self, span: &Span, (start_ns, end_ns): (i64, i64)) -> u32 {
-        let parent = span.parent.and_then(|parent| self.places.get(&(span.trace, parent)));
+        let own = |id| (span.incarnation, span.trace, id);
+        let parent = span.parent.and_then(|parent| self.places.get(&own(parent)));
         let least = parent.map_or(0, |row| *row as usize + 1).min(ROWS_MAX - 1);
         let free = (least..self.rows.len()).find(|row| self.rows[*row] <= start_ns);
         let row = free.unwrap_or(self.rows.len().max(least)).min(ROWS_MAX - 1);
@@ -460,8 +473,17 @@ impl Filling {
             self.rows.resize(row + 1, i64::MIN);
         }
         self.rows[row] = self.rows[row].max(end_ns);
-        self.places.insert((span.trace, span.id), row as u32);
+        self.places.insert(own(span.id), row as u32);
         row as u32
+    }
+
+    /// The place of an incarnation.
+    fn life(&mut self, incarnation: u32) -> u32 {
+        let known = &mut self.row.incarnations;
+        *self.lives.entry(incarnation).or_insert_with(|| {
+            known.push(incarnation);
+            known.len() as u32 - 1
+        })
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct OneSpan {
     name: String,
     rank: Option<u32>,
     instance: String,
+    /// Which life of the process it is of: another after each start, 0 where nothing tells.
+    incarnation: u32,
     host: String,
     trace: String,
     id: String,
@@ -94,6 +96,7 @@ pub(crate) struct PointingRow {
     name: String,
     rank: Option<u32>,
     instance: String,
+    incarnation: u32,
 }
 
 /// How long the same took on other ranks.
@@ -110,10 +113,13 @@ pub(super) fn answer(of: &Of<'_>, params: &Params) -> Result<SpanAnswer, ApiErro
     let trace: [u8; 16] = id(params, "trace")?;
     let id: [u8; 8] = id(params, "id")?;
     let instance = params.get("instance").unwrap_or_default();
+    let incarnation: Option<u32> = params.number("incarnation")?;
     let ask = SpanAsk { trace: Some(trace), ..of.ask() };
     let mut found: Option<Span> = None;
     of.each(&ask, VISITED_MAX, &mut |span| {
-        if span.id == id && span.instance == instance {
+        // A process that was started again may have made the same ids; its latest life comes last.
+        let is_of = span.instance == instance && incarnation.is_none_or(|of| span.incarnation == of);
+        if span.id == id && is_of {
             found = Some(span);
         }
     })?;
@@ -165,6 +171,7 @@ fn whole(span: Span, iteration: Option<i64>, linked_from: Vec<PointingRow>) -> O
         name: span.name,
         rank: span.rank,
         instance: span.instance,
+        incarnation: span.incarnation,
         host: span.host,
         status: span.status,
         status_text: span.status_text,
@@ -212,7 +219,7 @@ fn others(of: &Of<'_>, span: &Span) -> Result<(Option<i64>, Option<Others>), Api
     let starts = of.starts();
     let walls: BTreeMap<_, _> = lanes
         .into_iter()
-        .filter_map(|(lane, iterations)| Some((lane, wall_of(&iterations, &starts, number)?)))
+        .filter_map(|(lane, iterations)| Some((lane, wall_of(&iterations, &starts, number, span.start_ns)?)))
         .collect();
     let (Some(from), Some(to)) = (walls.values().map(|w| w.0).min(), walls.values().map(|w| w.1).max())
     else {
@@ -266,8 +273,10 @@ fn iteration_of(of: &Of<'_>, span: &Span, rank: u32) -> Result<Option<i64>, ApiE
 fn linked_from(of: &Of<'_>, span: &Span) -> Result<Vec<PointingRow>, ApiError> {
     let (mut found, mut known) = (Vec::new(), BTreeSet::new());
     let mut look = |other: Span| {
-        let points = other.links.iter().any(|link| link.trace == span.trace && link.id == span.id);
-        let key = (other.trace, other.id, other.instance.clone());
+        // What a process did in another life of it points to what had the same id then.
+        let is_near = other.instance != span.instance || other.incarnation == span.incarnation;
+        let points = is_near && other.links.iter().any(|link| link.trace == span.trace && link.id == span.id);
+        let key = (other.trace, other.id, other.instance.clone(), other.incarnation);
         if points && found.len() < POINTING_MAX && known.insert(key) {
             found.push(PointingRow {
                 trace: hex(&other.trace),
@@ -275,6 +284,7 @@ fn linked_from(of: &Of<'_>, span: &Span) -> Result<Vec<PointingRow>, ApiError> {
                 name: other.name,
                 rank: other.rank,
                 instance: other.instance,
+                incarnation: other.incarnation,
             });
         }
     };
