@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from conftest import clean, free_port, wait_for
 from otlp.values import KEYS, NAME, step
-from otlp_peers import LENS, GrpcReceiver, Program, environment, interpreter
+from otlp_peers import LENS, GrpcReceiver, Program, doors, environment, interpreter
 from receiver import Receiver, plain, value_of
 
 STEPS = range(1, 6)
@@ -265,3 +265,39 @@ def test_victoriametrics_stores_ours_as_it_stores_nemo_lens(victoria, lens, tmp_
     (losses,) = [values for labels, values in ours.items() if '"megatron_training_loss"' in labels]
     # It keeps twelve digits of a value.
     assert losses == pytest.approx([step(number)["loss"] for number in STEPS], rel=1e-11)
+
+
+@pytest.mark.parametrize("door", ["http", "grpc"])
+def test_a_server_that_is_killed_misses_nothing_of_ours(binary, tmp_path, door):
+    with doors(binary, tmp_path) as served:
+        switches = {
+            "MEGATRON_OTEL_ENABLED": "1",
+            "MEGATRON_OTEL_RUN_ID": "run-a",
+            "MEGATRON_OTEL_SPAN_GROUPS": "per_step",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{served.addresses[door]}",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": {"http": "http/protobuf"}.get(door, door),
+        }
+        trainer = served.client(sys.executable, "trainer.py", "ours", "7", "8", **switches)
+        for number in range(1, 13):
+            trainer.do(f"iterate({number})")
+            if number % 3 == 0:
+                # It is away for an iteration, or dies while it is sent to.
+                served.server.kill()
+                trainer.do(f"iterate({number + 100})")
+                served.server.start()
+            if number % 3 == 1:
+                trainer.start("handle.force_flush()")
+                served.server.kill()
+                served.server.start()
+                trainer.answer()
+        told = trainer.do("[handle.shutdown(timeout_ms=60_000).lost_points, handle.totals()['lost_spans']]")
+        assert told == [0, 0]
+        recorded = [*range(1, 13), *range(103, 113, 3)]
+        skipped = sum(step(number)["skipped_iters"] for number in recorded)
+        assert served.increase("megatron_training_skipped_iters_total") == skipped
+        histogram = "megatron_training_step_duration_ms_milliseconds"
+        assert served.increase(f"{histogram}_count") == len(recorded)
+        total = sum(step(number)["step_duration_ms"] for number in recorded)
+        assert served.increase(f"{histogram}_sum") == total
+        drawn = served.drawn(**{"from": 0, "to": 4_000_000_000_000})
+        assert sorted(one["iteration"] for one in drawn) == recorded

@@ -54,12 +54,17 @@ def record(number: int) -> None:
         recorder(**values.step(number))
 
 
+def iterate(number: int) -> None:
+    """An iteration."""
+    with managed_span("step", "megatron.train.iteration", **{"megatron.iteration": number}):
+        record(number)
+
+
 def train(first: int, last: int) -> None:
     """Iterations, each exported once it ended; a checkpoint that fails; a request that was answered."""
     with managed_span("job", "megatron.train"):
         for number in range(first, last + 1):
-            with managed_span("step", "megatron.train.iteration", **{"megatron.iteration": number}):
-                record(number)
+            iterate(number)
             flush()
         with (
             contextlib.suppress(OSError),
