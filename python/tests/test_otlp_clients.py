@@ -167,6 +167,35 @@ def exemplars_are(served: Doors, exports: list[dict], spans: list[dict]) -> None
     assert found == [(one["trace"], one["span"], one["value"], ms(one["time_ns"]) / 1e3) for one in sent]
 
 
+@pytest.mark.parametrize("way", ["totals", "amounts"])
+@pytest.mark.parametrize("door", DOORS)
+def test_instruments_of_every_kind_tell_what_they_did(served, door, way):
+    client = served.sdk(door, **WAYS[way])
+    client.do("kinds()")
+    for number in range(1, 5):
+        client.do(f"recorder.instruments['queue'].add({7 - 3 * number}, OF_A_KIND)")
+        client.do(f"now.update(bytes={number**3}, celsius={50 - number / 2}, lanes={number % 2})")
+        assert client.do("flush()") == "SUCCESS"
+    wanted = {
+        # Added up: 4, 1, -2, -5.
+        "app_queue": [4.0, 5.0, 3.0, -2.0],
+        "app_sent_bytes_total": [1.0, 8.0, 27.0, 64.0],
+        "app_heat_celsius": [49.5, 49.0, 48.5, 48.0],
+        "app_lanes": [1.0, 0.0, 1.0, 0.0],
+    }
+    for name, values in wanted.items():
+        found = [value for _, value in served.samples(name)]
+        # A counter that is added to begins with a zero.
+        assert found[-4:] == values, name
+        assert found[:-4] in ([], [0.0]), name
+    (row,) = served.query("app_sent_bytes_total")
+    labels = {"name_of": "first", "is_on": "true", "number": "3", "share": "0.5", "list": '["a","b"]'}
+    assert labels.items() <= row["metric"].items()
+    told = served.ask("metadata")["data"]
+    types = {name: told[name][0]["type"] for name in wanted}
+    assert types == {**dict.fromkeys(wanted, "gauge"), "app_sent_bytes_total": "counter"}
+
+
 @pytest.mark.parametrize("door", DOORS)
 def test_log_records_come_with_their_span(served, door):
     client = served.sdk(door, rank=3)

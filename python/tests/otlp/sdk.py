@@ -110,6 +110,21 @@ def iterate(number: int) -> None:
     flush()
 
 
+OF_A_KIND = {"name.of": "first", "is_on": True, "number": 3, "share": 0.5, "list": ["a", "b"]}
+now = {"bytes": 0, "celsius": 0.0, "lanes": 0}
+
+
+def kinds() -> None:
+    """Makes an instrument of every kind that the eight are not."""
+    from opentelemetry.metrics import Observation
+
+    meter = meters.get_meter("app", "1.2")
+    recorder.instruments["queue"] = meter.create_up_down_counter("app.queue", unit="{request}")
+    meter.create_observable_counter("app.sent", [lambda _: [Observation(now["bytes"], OF_A_KIND)]], unit="By")
+    meter.create_observable_gauge("app.heat", [lambda _: [Observation(now["celsius"])]], unit="Cel")
+    meter.create_observable_up_down_counter("app.lanes", [lambda _: [Observation(now["lanes"])]])
+
+
 def flush() -> str:
     """Exports the metrics; how that ended."""
     meters.force_flush(HOUR_MS)
