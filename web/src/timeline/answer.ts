@@ -6,6 +6,8 @@ import { askJson } from '../lib/api';
 export interface LaneAnswer {
   rank: number | null;
   instance: string;
+  /** Lives of the process that its spans are of: more than one where it was started again. */
+  incarnations: number[];
   host: string;
   spans: number;
   depth: number;
@@ -34,6 +36,8 @@ export interface SpansAnswer {
     /** 2 is an error. */
     status: number[];
     iteration: (number | null)[];
+    /** Place among the incarnations of its lane; left out where no lane has two. */
+    incarnation?: number[];
   };
   total: number;
   left_out: number;
@@ -52,6 +56,7 @@ export interface SpanAnswer {
     name: string;
     rank: number | null;
     instance: string;
+    incarnation: number;
     host: string;
     trace: string;
     id: string;
@@ -71,27 +76,39 @@ export interface SpanAnswer {
     links: { trace: string; id: string; attributes: [string, AttributeValue][] }[];
     /** Events and links that were too many to be kept. */
     parts_left_out: number;
-    linked_from: { trace: string; id: string; name: string; rank: number | null; instance: string }[];
+    linked_from: (SpanKey & { name: string; rank: number | null })[];
   };
   others: { ranks: number; median_us: number; min_us: number; max_us: number } | null;
   texts_hidden: boolean;
 }
 
-/** A span's key: ranks that seed their generators alike make equal ids. */
+/** A span's key: ranks that seed their generators alike make equal ids, and so does one that is restarted. */
 export interface SpanKey {
   trace: string;
   id: string;
   instance: string;
+  /** Which life of the process; `null` is the latest that has such a span. */
+  incarnation: number | null;
 }
 
 /** A key as the address holds it. */
-export const writeKey = ({ trace, id, instance }: SpanKey) => `${trace}.${id}.${instance}`;
+export const writeKey = ({ trace, id, instance, incarnation }: SpanKey) =>
+  `${trace}.${id}${incarnation === null ? '' : `-${incarnation}`}.${instance}`;
 
 /** Reads a key; `null` for what is none. */
 export function readKey(text: string): SpanKey | null {
-  const found = /^([0-9a-f]{32})\.([0-9a-f]{16})\.(.*)$/s.exec(text);
-  return found && { trace: found[1], id: found[2], instance: found[3] };
+  const found = /^([0-9a-f]{32})\.([0-9a-f]{16})(?:-(\d{1,10}))?\.(.*)$/s.exec(text);
+  if (!found) return null;
+  const [, trace, id, incarnation, instance] = found;
+  return { trace, id, instance, incarnation: incarnation === undefined ? null : Number(incarnation) };
 }
+
+/** Whether a key, which may leave the life open, is that of a span. */
+export const isKeyOf = (key: SpanKey, span: SpanKey) =>
+  key.trace === span.trace &&
+  key.id === span.id &&
+  key.instance === span.instance &&
+  (key.incarnation === null || key.incarnation === span.incarnation);
 
 /** Which spans are asked for. */
 export interface SpansQuestion {
@@ -122,6 +139,8 @@ export function askSpans(runId: string, ask: SpansQuestion, signal: AbortSignal)
 
 /** Asks for one span. */
 export function askSpan(runId: string, key: SpanKey, signal: AbortSignal): Promise<SpanAnswer> {
-  const query = new URLSearchParams({ part: 'span', ...key });
+  const { trace, id, instance, incarnation } = key;
+  const query = new URLSearchParams({ part: 'span', trace, id, instance });
+  if (incarnation !== null) query.set('incarnation', String(incarnation));
   return askJson<SpanAnswer>(pathOf(runId, query), { signal });
 }

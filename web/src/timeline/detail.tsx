@@ -7,9 +7,9 @@ import { formatCount } from '../lib/number';
 import { PHASES, phaseAt } from '../lib/phases';
 import { shown, visible } from '../lib/text';
 import { formatSecond } from '../lib/time';
-import type { SpanAnswer } from './answer';
+import { type SpanAnswer, type SpanKey, writeKey } from './answer';
 import { AttributeList } from './attributes';
-import type { Timeline } from './model';
+import { keyOf, placeOf, type Timeline } from './model';
 import type { Spans } from './rows';
 import { laneName, laneText, lengthText, phaseText } from './words';
 
@@ -221,8 +221,7 @@ function Links({ model, span }: { model: Timeline; span: SpanAnswer['span'] }) {
   const chosen = model.chosen.value;
   const { links, linked_from, parent } = span;
   if (links.length + linked_from.length === 0 && !parent) return null;
-  const to = (trace: string, id: string) =>
-    model.chooseKey({ trace, id, instance: linkedInstance(model, trace, id) });
+  const to = (trace: string, id: string) => model.chooseKey(linkedKey(model, trace, id));
   return (
     <>
       <h3>Links</h3>
@@ -235,7 +234,7 @@ function Links({ model, span }: { model: Timeline; span: SpanAnswer['span'] }) {
               class="link"
               onClick={() => model.chooseKey({ ...chosen, id: parent }, null)}
             >
-              {nameOf(model, chosen.trace, parent, chosen.instance) ?? <code>{shown(parent, 16)}</code>}
+              {nameOf(model, chosen.trace, parent, chosen) ?? <code>{shown(parent, 16)}</code>}
             </button>
           </li>
         )}
@@ -247,13 +246,13 @@ function Links({ model, span }: { model: Timeline; span: SpanAnswer['span'] }) {
             </button>
           </li>
         ))}
-        {linked_from.slice(0, PARTS_MAX).map(({ trace, id, name, rank, instance }) => (
-          <li key={`${trace} ${id} ${instance}`}>
+        {linked_from.slice(0, PARTS_MAX).map(({ name, rank, ...key }) => (
+          <li key={writeKey(key)}>
             pointed to by{' '}
-            <button type="button" class="link" onClick={() => model.chooseKey({ trace, id, instance })}>
+            <button type="button" class="link" onClick={() => model.chooseKey(key)}>
               <Name text={name} limit={32} />
             </button>{' '}
-            <span class="quiet">{laneName({ rank, instance })}</span>
+            <span class="quiet">{laneName({ rank, instance: key.instance })}</span>
           </li>
         ))}
         <Beyond count={links.length + linked_from.length} most={PARTS_MAX} />
@@ -266,35 +265,35 @@ function Beyond({ count, most }: { count: number; most: number }) {
   return count > most ? <li class="quiet">and {formatCount(count - most)} more</li> : null;
 }
 
-/** A span of what was read, by its ids; another rank may have equal ones, then the own one is meant. */
+/**
+ * A span of what was read, by its ids; another rank or an earlier life may have equal ones, then the own one
+ * is meant.
+ */
 function found(model: Timeline, trace: string, id: string): number {
   const spans = model.loaded.value;
   if (!spans) return -1;
-  const { spans: columns, traces, lanes } = spans.answer;
-  const own = model.chosen.value?.instance;
+  const { spans: columns, traces } = spans.answer;
+  const chosen = model.chosen.value;
+  const own = chosen ? placeOf(spans, { ...chosen, trace, id }) : -1;
+  if (own >= 0) return own;
   let any = -1;
-  for (let at = columns.id.indexOf(id); at >= 0; at = columns.id.indexOf(id, at + 1)) {
-    if (traces[columns.trace[at]] !== trace) continue;
-    if (lanes[columns.lane[at]].instance === own) return at;
-    any = at;
-  }
+  for (let at = columns.id.indexOf(id); at >= 0; at = columns.id.indexOf(id, at + 1))
+    if (traces[columns.trace[at]] === trace) any = at;
   return any;
 }
 
-function linkedInstance(model: Timeline, trace: string, id: string): string {
+function linkedKey(model: Timeline, trace: string, id: string): SpanKey {
   const at = found(model, trace, id);
-  const answer = model.loaded.peek()?.answer;
-  return at >= 0 && answer
-    ? answer.lanes[answer.spans.lane[at]].instance
-    : (model.chosen.peek()?.instance ?? '');
+  const spans = model.loaded.peek();
+  if (at >= 0 && spans) return keyOf(spans, at);
+  return { instance: '', incarnation: null, ...model.chosen.peek(), trace, id };
 }
 
-function nameOf(model: Timeline, trace: string, id: string, instance: string | null): string | null {
-  const at = found(model, trace, id);
-  const answer = model.loaded.value?.answer;
-  if (at < 0 || !answer) return null;
-  if (instance !== null && answer.lanes[answer.spans.lane[at]].instance !== instance) return null;
-  return shown(answer.names[answer.spans.name[at]], 40);
+function nameOf(model: Timeline, trace: string, id: string, of: SpanKey | null): string | null {
+  const spans = model.loaded.value;
+  if (!spans) return null;
+  const at = of ? placeOf(spans, { ...of, trace, id }) : found(model, trace, id);
+  return at < 0 ? null : shown(spans.answer.names[spans.answer.spans.name[at]], 40);
 }
 
 /** A text such as a stack trace, line by line. */

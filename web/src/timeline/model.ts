@@ -6,6 +6,7 @@ import { isAbort } from '../lib/api';
 import {
   askSpan,
   askSpans,
+  isKeyOf,
   readKey,
   type SpanAnswer,
   type SpanKey,
@@ -108,7 +109,7 @@ export class Timeline {
   readonly stepToOpen = computed<number | null>(() => {
     const [spans, key, span] = [this.loaded.value, this.chosen.value, this.detail.value?.span];
     if (!spans || !key || !span || this.chosenAt.value >= 0) return null;
-    if (this.asked.step.value !== '' || this.whole.value || writeKey(span) !== writeKey(key)) return null;
+    if (this.asked.step.value !== '' || this.whole.value || !isKeyOf(key, span)) return null;
     return span.iteration === spans.answer.step ? null : span.iteration;
   });
 
@@ -435,14 +436,16 @@ function nearest(row: Row, time: number): number {
 /** The key of a span. */
 export function keyOf({ answer }: Spans, at: number): SpanKey {
   const { spans, traces, lanes } = answer;
-  return { trace: traces[spans.trace[at]], id: spans.id[at], instance: lanes[spans.lane[at]].instance };
+  const { instance, incarnations } = lanes[spans.lane[at]];
+  const incarnation = incarnations[spans.incarnation?.[at] ?? 0];
+  return { trace: traces[spans.trace[at]], id: spans.id[at], instance, incarnation };
 }
 
-/** The place of a span by its key; -1 where it is not there. */
-export function placeOf({ answer }: Spans, key: SpanKey): number {
-  const { spans, traces, lanes } = answer;
-  for (let at = spans.id.indexOf(key.id); at >= 0; at = spans.id.indexOf(key.id, at + 1))
-    if (traces[spans.trace[at]] === key.trace && lanes[spans.lane[at]].instance === key.instance) return at;
+/** The place of a span by its key, the last that has it; -1 where it is not there. */
+export function placeOf(spans: Spans, key: SpanKey): number {
+  const ids = spans.answer.spans.id;
+  for (let at = ids.lastIndexOf(key.id); at >= 0; at = at > 0 ? ids.lastIndexOf(key.id, at - 1) : -1)
+    if (isKeyOf(key, keyOf(spans, at))) return at;
   return -1;
 }
 

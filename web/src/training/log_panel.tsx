@@ -121,7 +121,9 @@ function Row({ page, line }: { page: TrainingBoard; line: LogLine }) {
   const name = severityName(line.severity);
   const detail = page.board.detail.value;
   const key =
-    line.trace && line.span && writeKey({ trace: line.trace, id: line.span, instance: line.instance });
+    line.trace &&
+    line.span &&
+    writeKey({ trace: line.trace, id: line.span, instance: line.instance, incarnation: null });
   return (
     <tr>
       <td title={formatFull(line.time, zone.value)}>{formatSecond(line.time, zone.value)}</td>

@@ -144,7 +144,7 @@ test('keys move from span to span, and one is told against the other ranks', asy
   await expect(said(page)).toHaveText(/^rank 5 .*grad_sync\.finish, communication, [45]\d\.\d+\sms/);
   await page.keyboard.press('ArrowLeft');
   await page.keyboard.press('Enter');
-  await expect(page).toHaveURL(/span=[0-9a-f]{32}\.[0-9a-f]{16}\.nine-rank5/);
+  await expect(page).toHaveURL(/span=[0-9a-f]{32}\.[0-9a-f]{16}-[0-9]+\.nine-rank5/);
   await expect(detail(page)).toContainText(/1\.2\d × median 1(\.00\d)?\ss of 8/);
   await expect(detail(page)).toContainText('within megatron.train.iteration');
   await page.reload();

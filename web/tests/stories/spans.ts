@@ -85,6 +85,7 @@ export function madeSpans({
     lanes: Array.from({ length: ranks }, (_, rank) => ({
       rank,
       instance: `pretrain-rank${rank}`,
+      incarnations: [4_000_000_000 + rank],
       host: `host-${Math.floor(rank / 8) + 1}`,
       spans: spans.lane.filter((lane) => lane === rank).length,
       depth: 4,
@@ -117,6 +118,7 @@ export function madeSpan(query: URLSearchParams): SpanAnswer {
       name: names[spans.name[at]],
       rank: lane.rank,
       instance: lane.instance,
+      incarnation: lane.incarnations[0],
       host: lane.host,
       trace: answer.traces[spans.trace[at]],
       id: spans.id[at],

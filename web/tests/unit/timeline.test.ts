@@ -344,7 +344,28 @@ describe('finding', () => {
     expect(placeOf(spans, { ...key, instance: 'nobody' })).toBe(-1);
     expect(readKey(writeKey(key))).toEqual(key);
     expect(readKey(writeKey({ ...key, instance: 'a.b\n<c>' }))?.instance).toBe('a.b\n<c>');
+    const open = { ...key, incarnation: null };
+    expect(readKey(writeKey(open))).toEqual(open);
+    expect(placeOf(spans, open)).toBe(one);
     for (const text of ['', 'x', `${'0'.repeat(32)}.${'0'.repeat(15)}.a`]) expect(readKey(text)).toBeNull();
+  });
+
+  test('equal ids of two lives of a process are two spans', () => {
+    const answer = answerOf([
+      [0, 'a', 0, 0, 10],
+      [0, 'a', 0, 50, 60],
+    ]);
+    answer.lanes[0].incarnations = [7, 9];
+    answer.spans.id[1] = answer.spans.id[0];
+    answer.spans.incarnation = [0, 1];
+    const both = spansOf(answer);
+    const keys = [0, 1].map((at) => keyOf(both, at));
+    expect(keys.map((key) => key.incarnation)).toEqual([7, 9]);
+    expect(keys.map((key) => placeOf(both, key))).toEqual([0, 1]);
+    expect(keys.map((key) => readKey(writeKey(key)))).toEqual(keys);
+    // Where nothing says which, the latest is meant.
+    expect(placeOf(both, { ...keys[0], incarnation: null })).toBe(1);
+    expect(placeOf(both, { ...keys[0], incarnation: 8 })).toBe(-1);
   });
 
   test('the next of a kind is later in the lane, then in the lane below, and there is a last one', () => {
