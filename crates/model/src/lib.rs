@@ -3,6 +3,7 @@
 //! Layer 0. Pure data: no I/O, no clock, no serialisation, no async. Everything above agrees on
 //! these types; the bytes they travel in belong to `wire`, the bytes they rest in to `store`.
 
+mod action;
 mod attribute;
 mod capture;
 mod desc;
@@ -16,6 +17,7 @@ mod run;
 mod sample;
 mod telemetry;
 
+pub use action::Action;
 pub use attribute::AttributeValue;
 pub use capture::{
     Arbitration, CAPTURE_PREFIX, CaptureDevice, CaptureFailure, CaptureLimits, CaptureOwner, CaptureReport,

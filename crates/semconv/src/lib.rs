@@ -8,3 +8,4 @@ pub mod export;
 pub mod instruments;
 pub mod peaks;
 pub mod spans;
+pub mod xid;
