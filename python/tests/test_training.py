@@ -249,6 +249,18 @@ def test_a_value_within_a_step_takes_its_number(online):
     tg.close()
 
 
+def test_a_group_takes_the_step_of_its_values(online, moe):
+    run = tg.init(project_name="llm", run_name="group")
+    telemetry = training.setup()
+    for step in (10, 20):
+        training.record_metrics(telemetry.meter, "moe", balance=step / 100, dropped=1, step=step)
+    telemetry.shutdown()
+    run.flush()
+    assert online.points(run.run_id, "megatron_moe_balance") == [(10, 0.1), (20, 0.2)]
+    assert online.points(run.run_id, "megatron_moe_dropped_total")[-1] == (20, 2.0)
+    tg.close()
+
+
 def test_a_run_that_is_opened_after_set_up_is_said_to_get_nothing():
     training.setup(rank=0, world_size=1)
     (word,) = said(lambda: tg.init(project_name="p", run_name="late", offline=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from truegauge._truegauge import Instrument
 from truegauge.training._groups import MetricSpec, _groups, _once
 
 TYPE_CHECKING = False
@@ -64,7 +65,13 @@ def _make(meter: Any, spec: MetricSpec) -> Any:
     return make(spec.name, unit=spec.unit, description=spec.description)
 
 
-def put(instrument: Any, spec: MetricSpec, value: Any, attributes: Mapping[str, object] | None) -> None:
+def put(
+    instrument: Any,
+    spec: MetricSpec,
+    value: Any,
+    attributes: Mapping[str, object] | None,
+    step: object = None,
+) -> None:
     """Records a value; what can't be recorded is warned of once.
 
     Args:
@@ -72,16 +79,18 @@ def put(instrument: Any, spec: MetricSpec, value: Any, attributes: Mapping[str, 
         spec: What it is.
         value: The value.
         attributes: Its attributes.
+        step: The training step; an instrument of OpenTelemetry's has no place for it.
     """
+    at = {"step": step} if step is not None and isinstance(instrument, Instrument) else {}
     try:
         number = value if isinstance(value, int) else float(value)
         if spec.kind == "counter" and not number > 0:
             return
         take = getattr(instrument, _PUT[spec.kind])
         if attributes:
-            take(number, dict(attributes))
+            take(number, dict(attributes), **at)
         else:
-            take(number)
+            take(number, **at)
     except Exception as error:
         _once(
             "record", spec.name, f"a value of {spec.name} can't be recorded and is left out: {_words(error)}"

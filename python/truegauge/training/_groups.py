@@ -148,6 +148,7 @@ def record_metrics(
     values: Mapping[str, object] | None = None,
     *,
     attributes: Mapping[str, object] | None = None,
+    step: object = None,
     **keywords: object,
 ) -> None:
     """Records values of a group; None is skipped.
@@ -160,10 +161,11 @@ def record_metrics(
         group: The group.
         values: Values by key.
         attributes: Scalars that make it series of their own.
-        **keywords: Values by key; they win over `values`.
+        step: The training step; a meter of OpenTelemetry's has no place for it.
+        **keywords: Values by key; they win over `values`, where a key of these names has to go.
 
     Example:
-        >>> record_metrics(telemetry.meter, "moe", balance=0.93)  # doctest: +SKIP
+        >>> record_metrics(telemetry.meter, "moe", balance=0.93, step=7)  # doctest: +SKIP
     """
     if meter is None:
         return
@@ -192,7 +194,7 @@ def record_metrics(
     for key, value in kept.items():
         instrument = instrument_of(meter, group, specs[key])
         if instrument is not None:
-            put(instrument, specs[key], value, attributes)
+            put(instrument, specs[key], value, attributes, step)
 
 
 def record_inference_metrics(
