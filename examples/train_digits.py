@@ -7,6 +7,10 @@ images shifted and blurred with noise so that there is something left to learn f
     python examples/train_digits.py --epochs 50 --run-name fifty
     TRUEGAUGE_URL=http://127.0.0.1:9494 python examples/train_digits.py
 
+It also reports what Megatron-LM does, which fills the run's Training tab. Spans, which fill its Timeline, go
+by OpenTelemetry: MEGATRON_OTEL_ENABLED=1 MEGATRON_OTEL_SPAN_GROUPS=per_step, and OTEL_EXPORTER_OTLP_ENDPOINT
+where the server's gRPC port is not 4317 of this machine.
+
 Needs: pip install numpy scikit-learn
 """
 
@@ -21,8 +25,11 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import truegauge as tg
+from truegauge import training
 
 Array = np.ndarray
+# The span of a step. By it, and by the names of what is within, the server tells where a step's time goes.
+ITERATION = "megatron.train.iteration"
 
 
 @dataclass
@@ -130,12 +137,22 @@ class Network:
                 error = (error @ layers[at][0].T) * (outputs[at] > 0.0)
         return loss, accuracy, gradient
 
+    def operations(self, images: int) -> int:
+        """Operations of a step: two a weight and image forward, four backward."""
+        return 6 * len(self.weights) * images
+
     def score(self, inputs: Array, targets: Array) -> tuple[float, float]:
         """Cross entropy and accuracy."""
         logits = self.logits(inputs)[-1]
         rows = np.arange(len(targets))
         loss = float(-np.log(softmax(logits)[rows, targets] + 1e-12).mean())
         return loss, float((logits.argmax(1) == targets).mean())
+
+
+def report(telemetry: training.Telemetry, step: int, seconds: float, operations: int, **read: float) -> None:
+    """Records a step under the names of Megatron-LM's instruments."""
+    flops = operations / seconds
+    telemetry.record(step_duration_ms=seconds * 1000, throughput_tflops=flops / 1e12, step=step, **read)
 
 
 def softmax(logits: Array) -> Array:
@@ -228,6 +245,7 @@ def train(run: tg.Run, settings: Settings, budget: Budget) -> list[tuple[str, st
     rng = np.random.default_rng(settings.seed)
     network = Network((64, *settings.hidden, 10), settings.seed)
     adam = Adam(network.weights, settings.weight_decay)
+    telemetry = training.setup()
     run.log_attributes("data", {"name": "scikit-learn digits", "train": len(data.train_y)})
     run.set_model(parameters=len(network.weights), layers=len(settings.hidden) + 1, dtype="fp32")
 
@@ -236,28 +254,32 @@ def train(run: tg.Run, settings: Settings, budget: Budget) -> list[tuple[str, st
     steps_per_epoch = max(1, len(data.train_y) // settings.batch)
     order = rng.permutation(len(data.train_y))
     while (done := budget.done(step / steps_per_epoch)) < 1.0:
-        with tg.step(step) as s:
+        with tg.step(step) as s, training.managed_span("step", ITERATION, **{"megatron.iteration": step}):
             began = time.perf_counter()
-            with s.phase("data"):
+            with s.phase("data"), training.managed_span("data_loading", f"{ITERATION}.data_loading"):
                 at = step % steps_per_epoch
                 if at == 0:
                     order = rng.permutation(len(data.train_y))
                 chosen = order[at * settings.batch : (at + 1) * settings.batch]
                 images = augment(data.train_x[chosen], settings.noise, rng)
-            loss, accuracy, gradient = network.loss(images, data.train_y[chosen])
+            with training.managed_span("forward_backward", f"{ITERATION}.forward_backward"):
+                loss, accuracy, gradient = network.loss(images, data.train_y[chosen])
             lr = learning_rate(settings, done)
-            adam.update(gradient, lr)
-            seconds = time.perf_counter() - began
+            with training.managed_span("optimizer", f"{ITERATION}.optimizer"):
+                adam.update(gradient, lr)
+            seconds, norm = time.perf_counter() - began, float(np.linalg.norm(gradient))
+            work = network.operations(len(chosen))
+            report(telemetry, step, seconds, work, loss=loss, grad_norm=norm, learning_rate=lr)
             tg.log({"loss": loss, "accuracy": accuracy}, labels={"split": "train"})
             tg.log(
                 {
-                    "grad_norm": np.linalg.norm(gradient),
+                    "grad_norm": norm,
                     "learning_rate": lr,
                     "throughput/samples_per_second": len(chosen) / seconds,
                 }
             )
             if step % 10 == 0:
-                with s.phase("eval"):
+                with s.phase("eval"), training.managed_span("evaluate", "megatron.evaluate"):
                     val_loss, val_accuracy = network.score(data.val_x, data.val_y)
                 tg.log({"loss": val_loss, "accuracy": val_accuracy}, labels={"split": "val"})
         step += 1

@@ -2,7 +2,8 @@
 
 Each process ("rank") takes its share of every batch, the gradients meet in shared memory, and all
 ranks make the same update. Every rank calls `tg.init` with the same names, so that there is one run;
-what a rank logs carries the label `rank`.
+what a rank logs carries the label `rank`. Where spans are sent, as train_digits.py says, every rank has a
+lane in the Timeline.
 
     python examples/train_digits_parallel.py --processes 2
 
@@ -24,6 +25,7 @@ import numpy as np
 
 import truegauge as tg
 from train_digits import (
+    ITERATION,
     Adam,
     Budget,
     Data,
@@ -33,8 +35,10 @@ from train_digits import (
     arguments,
     augment,
     learning_rate,
+    report,
     table,
 )
+from truegauge import training
 
 BARRIER_SECONDS = 120
 
@@ -82,6 +86,7 @@ def work(rank: int, ring: Ring, settings: Settings, given: Any) -> None:
 
 def train(run: tg.Run, rank: int, ring: Ring, settings: Settings, budget: Budget) -> list[tuple[str, str]]:
     """Trains this rank's share and logs; returns the summary."""
+    telemetry = training.setup(strategy="all_ranks")
     data = Data.load(settings.seed)
     shared = np.random.default_rng(settings.seed)
     own = np.random.default_rng((settings.seed, rank))
@@ -92,25 +97,30 @@ def train(run: tg.Run, rank: int, ring: Ring, settings: Settings, budget: Budget
     order = shared.permutation(len(data.train_y))
     progress, step, val_accuracy, loss = Progress(), 0, 0.0, 0.0
     while (done := ring.agree(rank, budget.done(step / steps_per_epoch))) < 1.0:
-        with run.step(step) as s:
+        with run.step(step) as s, training.managed_span("step", ITERATION, **{"megatron.iteration": step}):
             began = time.perf_counter()
-            with s.phase("data"):
+            with s.phase("data"), training.managed_span("data_loading", f"{ITERATION}.data_loading"):
                 at = step % steps_per_epoch
                 if at == 0:
                     order = shared.permutation(len(data.train_y))
                 first = at * settings.batch + rank * share
                 chosen = order[first : first + share]
                 images = augment(data.train_x[chosen], settings.noise, own)
-            loss, accuracy, gradient = network.loss(images, data.train_y[chosen])
-            with s.phase("wait"):
+            with training.managed_span("forward_backward", f"{ITERATION}.forward_backward"):
+                loss, accuracy, gradient = network.loss(images, data.train_y[chosen])
+            with s.phase("wait"), training.managed_span("communication", "megatron.grad_sync.finish"):
                 mean = ring.average(rank, gradient)
-            adam.update(mean, learning_rate(settings, done))
-            seconds = time.perf_counter() - began
+            lr = learning_rate(settings, done)
+            with training.managed_span("optimizer", f"{ITERATION}.optimizer"):
+                adam.update(mean, lr)
+            seconds, norm = time.perf_counter() - began, float(np.linalg.norm(gradient))
+            work = network.operations(len(chosen))
+            report(telemetry, step, seconds, work, loss=loss, grad_norm=norm, learning_rate=lr)
             run.log({"loss": loss, "accuracy": accuracy}, labels={"split": "train"})
-            run.log("grad_norm", np.linalg.norm(gradient))
+            run.log("grad_norm", norm)
             run.log("throughput/samples_per_second", len(chosen) / seconds)
             if rank == 0 and step % 10 == 0:
-                with s.phase("eval"):
+                with s.phase("eval"), training.managed_span("evaluate", "megatron.evaluate"):
                     val_loss, val_accuracy = network.score(data.val_x, data.val_y)
                 run.log({"loss": val_loss, "accuracy": val_accuracy}, labels={"split": "val"})
         step += 1

@@ -75,6 +75,12 @@ def train(url: str, data: Path, run_name: str, seconds: float) -> None:
         "TRUEGAUGE_URL": url,
         "TRUEGAUGE_SPOOL_DIR": str(data / "spool"),
         "TRUEGAUGE_SYSTEM_METRICS_INTERVAL_SECS": "1",
+        # Spans for the Timeline; the run itself has every value of the instruments.
+        "MEGATRON_OTEL_ENABLED": "1",
+        "MEGATRON_OTEL_METRICS_ENABLED": "0",
+        "MEGATRON_OTEL_SPAN_GROUPS": "per_step",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": url,
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
     }
     script = ROOT / "examples" / "train_digits.py"
     command = [

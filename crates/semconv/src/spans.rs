@@ -65,7 +65,8 @@ pub struct Group {
 pub const PRESETS: [&str; 4] = ["default", "per_step", "profiling", "all"];
 
 use Phase::{
-    Checkpoint, Communication, Evaluation, ForwardBackward, Housekeeping, Iteration, Optimizer, Startup,
+    Checkpoint, Communication, DataLoading, Evaluation, ForwardBackward, Housekeeping, Iteration, Optimizer,
+    Startup,
 };
 
 /// Every group.
@@ -119,7 +120,15 @@ pub const GROUPS: [Group; 16] = [
     group("evaluate", "dp", &[("megatron.evaluate", Evaluation), ("megatron.evaluate.step", Evaluation)]),
     group("inference", "dp", &[]),
     group("model_init", "p", &[("megatron.model_init", Startup), ("megatron.startup.model_init", Startup)]),
-    group("data_loading", "p", &[("megatron.startup.dataloader", Startup)]),
+    group(
+        "data_loading",
+        "p",
+        &[
+            ("megatron.startup.dataloader", Startup),
+            // No trainer sends it: it is for loops that record their own spans.
+            ("megatron.train.iteration.data_loading", DataLoading),
+        ],
+    ),
     group(
         "load_checkpoint",
         "p",
@@ -211,9 +220,12 @@ pub fn span(name: &str) -> Option<(&'static Group, Phase)> {
     })
 }
 
-/// What has to be switched on for spans of a phase to come, as an export to copy; the least that does it.
-/// None where no switch does.
+/// What has to be switched on for a trainer to send spans of a phase, as an export to copy; the least that does
+/// it. None where no switch does.
 pub fn switch_for(phase: Phase) -> Option<String> {
+    if phase == DataLoading {
+        return None;
+    }
     let mut groups = GROUPS.iter().filter(|group| group.spans.iter().any(|(_, p)| *p == phase));
     let least = groups.clone().find(|group| group.in_default).or_else(|| groups.next())?;
     let value = if least.in_default {
@@ -267,6 +279,6 @@ mod tests {
         check(Checkpoint, "default");
         check(ForwardBackward, "per_step");
         check(Optimizer, "per_step");
-        assert_eq!(switch_for(Phase::DataLoading), None, "no span tells it");
+        assert_eq!(switch_for(DataLoading), None, "no trainer's span tells it");
     }
 }

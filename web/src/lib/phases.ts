@@ -14,11 +14,11 @@ export const PHASES: readonly Phase[] = [
   { key: 'communication', text: 'communication', token: '--series-2' },
   { key: 'data_loading', text: 'data loading', token: '--series-4' },
   { key: 'checkpoint', text: 'checkpoint', token: '--series-5' },
-  { key: 'evaluation', text: 'evaluation', token: '--series-8' },
+  { key: 'evaluation', text: 'evaluation', token: '--series-6' },
   { key: 'startup', text: 'startup', token: '--series-7' },
   { key: 'housekeeping', text: 'housekeeping', token: '--series-10' },
   { key: 'iteration', text: 'iteration', token: '--peer' },
-  { key: 'other', text: 'other', token: '--series-9' },
+  { key: 'other', text: 'other', token: '--series-8' },
 ];
 
 /** The phase of spans that no phase is known of. */
