@@ -75,3 +75,38 @@ fn what_was_acknowledged_over_otlp_is_there_after_a_crash() {
     assert_eq!(bodies, wanted);
     assert_eq!(server.get("/api/tg/v1/runs")["total"], 1);
 }
+
+#[test]
+fn what_senders_say_of_themselves_is_remembered_within_bounds() {
+    use wire::otlp::write::{SentMetric, SentPoint, SentValue, metrics};
+
+    let server = Server::start(&[]);
+    let send = |number: usize, length: usize| {
+        let text = |value: String| model::AttributeValue::Text(value);
+        let resource = [
+            ("service.name".to_owned(), text("p".to_owned())),
+            ("nemo.run.id".to_owned(), text("r".to_owned())),
+            ("service.instance.id".to_owned(), text("r-rank0".to_owned())),
+            ("long".to_owned(), text("x".repeat(length))),
+            ("number".to_owned(), text(number.to_string())),
+        ];
+        let point = SentPoint {
+            attributes: &[],
+            start_ns: 0,
+            time_ns: T0 + number as i64,
+            value: SentValue::Gauge(1.0),
+            exemplars: &[],
+        };
+        let metric = SentMetric { scope: "", name: "m", unit: "", description: "", points: vec![point] };
+        let body = metrics(&resource, &[metric]);
+        let answer = server.ask("POST", "/v1/metrics", &[("content-type", PROTOBUF)], &body);
+        assert_eq!((answer.status, answer.body.len()), (200, 0));
+    };
+    send(0, 4 << 20);
+    let peak = server.memory_peak_kib();
+    (1..80).for_each(|number| send(number, 4 << 20));
+    let gained = server.memory_peak_kib() - peak;
+    assert!(gained < 200 << 10, "320 MiB of resources grew memory by {gained} KiB");
+    // One that is too long to be remembered is taken all the same.
+    (80..84).for_each(|number| send(number, 40 << 20));
+}

@@ -39,8 +39,11 @@ const SILENT_SECONDS_MAX: i64 = 86_400;
 const INTERVALS_KEPT: usize = 5;
 /// Processes remembered; what is forgotten is read from the store again.
 const SOURCES_MAX: usize = 100_000;
-/// Resources remembered; what is forgotten is read again.
-const DESCRIBED_MAX: usize = 16_384;
+/// Bytes of resources remembered, near enough; what is forgotten is read again. What a resource says is at
+/// most as long as the resource is.
+const DESCRIBED_BYTES_MAX: usize = 32 << 20;
+/// Bytes of a remembered resource beside those that it was sent in.
+const DESCRIBED_BYTES: usize = 1_024;
 /// Longest text of an attribute that is kept, bytes.
 const TEXT_BYTES_MAX: usize = 4_096;
 
@@ -58,8 +61,14 @@ pub(crate) struct Sources {
     known: Mutex<HashMap<WriterId, Known>>,
     /// Iterations of runs, as their processes told them.
     pub(crate) step_lines: StepLines,
-    /// By the bytes of resources: the run and what the resource says of its process.
-    described: Mutex<HashMap<Box<[u8]>, DescribedOf>>,
+    described: Mutex<Resources>,
+}
+
+/// By the bytes of resources: the run and what the resource says of its process.
+#[derive(Debug, Default)]
+struct Resources {
+    of: HashMap<Box<[u8]>, DescribedOf>,
+    bytes: usize,
 }
 
 /// What is known of one process.
@@ -150,14 +159,20 @@ impl Sources {
     /// What a resource says of its process, looked up where it said so before.
     fn described(&self, resource: &Resource<'_>, path: &Arc<RunPath>) -> Arc<Described> {
         let mut all = self.described.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, of)) = all.get(resource.bytes).filter(|(run, _)| run == path) {
+        if let Some((_, of)) = all.of.get(resource.bytes).filter(|(run, _)| run == path) {
             return Arc::clone(of);
         }
         let of = Arc::new(described(resource, path));
-        if all.len() >= DESCRIBED_MAX {
-            all.clear();
+        let bytes = 2 * resource.bytes.len() + DESCRIBED_BYTES;
+        if all.bytes + bytes > DESCRIBED_BYTES_MAX {
+            *all = Resources::default();
         }
-        all.insert(resource.bytes.into(), (Arc::clone(path), Arc::clone(&of)));
+        // One that would fill it alone is read every time.
+        if bytes <= DESCRIBED_BYTES_MAX
+            && all.of.insert(resource.bytes.into(), (Arc::clone(path), Arc::clone(&of))).is_none()
+        {
+            all.bytes += bytes;
+        }
         of
     }
 

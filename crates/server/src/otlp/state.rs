@@ -19,8 +19,12 @@ use super::metrics::Families;
 const SHARDS: usize = 16;
 /// Families with running totals in one shard.
 const STATES_MAX: usize = wire::otlp::STATES_MAX / 4;
-/// Senders of one generation that are remembered.
-const ORIGINS_MAX: usize = 8_192;
+/// Bytes of one generation of senders, near enough: what is kept of a sender is at most as long as its resource.
+const ORIGINS_BYTES_MAX: usize = 32 << 20;
+/// Bytes of a sender beside those of its resource.
+const ORIGIN_BYTES: usize = 1_024;
+/// Senders whose attributes were told that are remembered.
+const LATEST_MAX: usize = 16_384;
 /// In front of the keys of the store's rows that hold this.
 const ROWS: &[u8] = b"otlp/";
 /// In front of the key of a running total.
@@ -112,6 +116,8 @@ impl Origin {
 struct Origins {
     young: HashMap<Box<[u8]>, Arc<Origin>, RandomState>,
     old: HashMap<Box<[u8]>, Arc<Origin>, RandomState>,
+    /// Of the young.
+    bytes: usize,
     made: u64,
 }
 
@@ -175,9 +181,16 @@ impl Streams {
             let (run, told_ns) = (run.cloned(), Mutex::default());
             Arc::new(Origin { number, run, labels, info, identity, told_ns })
         };
-        if origins.young.len() >= ORIGINS_MAX {
-            origins.old = std::mem::take(&mut origins.young);
+        let bytes = 2 * resource.len() + ORIGIN_BYTES;
+        // One that would fill a generation alone is looked at every time.
+        if bytes > ORIGINS_BYTES_MAX {
+            return Ok(origin);
         }
+        if origins.bytes + bytes > ORIGINS_BYTES_MAX {
+            origins.old = std::mem::take(&mut origins.young);
+            origins.bytes = 0;
+        }
+        origins.bytes += bytes;
         origins.young.insert(resource.into(), Arc::clone(&origin));
         Ok(origin)
     }
@@ -193,7 +206,7 @@ impl Streams {
     pub(super) fn told(&self, origin: &Arc<Origin>, times_ns: (i64, i64)) {
         origin.tell(times_ns);
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        if latest.len() >= 2 * ORIGINS_MAX {
+        if latest.len() >= LATEST_MAX {
             latest.clear();
         }
         latest.insert(origin.identity, Arc::clone(origin));

@@ -170,7 +170,9 @@ impl FieldSeed<'_> {
             text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b'+' | b'.' | b'e' | b'E'));
         match self.field.shape {
             Shape::Double => {
-                let number = special.or_else(|| text.parse().ok().filter(|_| is_number));
+                // What is too large for a double is an error, as it is without quotes.
+                let finite = || text.parse().ok().filter(|number: &f64| is_number && number.is_finite());
+                let number = special.or_else(finite);
                 let number = number.ok_or_else(|| wrong(self))?;
                 self.fixed(number.to_bits());
                 Ok(())

@@ -141,6 +141,7 @@ fn every_illegal_form_is_refused_in_words() {
     };
     check(json!({"asDouble": "nan"}), "`asDouble` is a number");
     check(json!({"asDouble": "inf"}), "`asDouble` is a number");
+    check(json!({"asDouble": "1e400"}), "`asDouble` is a number");
     check(json!({"asDouble": ""}), "`asDouble` is a number");
     check(json!({"asDouble": true}), "`asDouble` is a number");
     check(json!({"asDouble": [1]}), "found a list");
