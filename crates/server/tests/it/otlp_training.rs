@@ -258,6 +258,8 @@ fn a_run_that_tells_no_iteration_is_drawn_whole() {
         let drawn = timeline(&world, "part=spans").await;
         assert_eq!((drawn["total"].clone(), drawn["step"].clone()), (json!(2), Value::Null));
         assert_eq!(drawn["phases"], json!(["startup", "checkpoint"]));
+        assert_eq!(drawn["switch"], json!("MEGATRON_OTEL_SPAN_GROUPS=per_step"));
+        assert!(drawn["text"].as_str().unwrap().starts_with("No span tells an iteration"), "{drawn}");
         let goodput = &timeline(&world, "part=breakdown").await["goodput"];
         assert_eq!(
             (goodput["phases"]["startup"].clone(), goodput["phases"]["checkpoint"].clone()),

@@ -187,7 +187,7 @@ pub(super) fn answer(of: &Of<'_>, params: &Params) -> Result<SpansAnswer, ApiErr
     answer.left_out = total.saturating_sub(asked.limit);
     answer.steps = steps.map(|(first, last)| Steps { first, last });
     answer.texts_hidden = keeps_text(of.shared, &of.run.path) && !of.caller.may(Scope::Admin);
-    if total == 0 {
+    if total == 0 || steps.is_none() {
         answer.switch = Some(STEPS_SWITCH);
         answer.text = Some(why_empty(of, step, steps));
     }
