@@ -416,6 +416,7 @@ export class TrainingBoard {
       series: new Map([['step', rows.length]]),
     };
     const data = (await readKeys(wanted, askPoints, signal)).get('step');
+    if (data && zoom === null) this.widen(data.axis, data.range);
     this.stepTime.value = data ? this.panelOf(inSeconds(data, name === metric), runs) : null;
   }
 

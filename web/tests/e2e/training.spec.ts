@@ -105,6 +105,13 @@ test.beforeAll(async ({ server }) => {
   const points = (value: (step: number) => number) => curve(200, NOW, value);
   await new Writer(server.url).push({
     project: 'p',
+    run: 'steps-only',
+    event: 1,
+    timeMs: NOW - 200_000,
+    series: [{ name: 'train_step_seconds', points: points(() => 0.4) }],
+  });
+  await new Writer(server.url).push({
+    project: 'p',
     run: 'native',
     event: 1,
     timeMs: NOW - 200_000,
@@ -297,6 +304,14 @@ test('a run of our own client has the same panels, with the step of every point'
   );
   await expect(panel(page, 'loss').getByText('⇄ time')).toHaveCount(0);
   await expect(words(page, 'step_time')).toHaveAttribute('aria-label', /last 0\.50*\Ws/);
+  await expect(panel(page, 'memory')).toContainText('record(memory_allocated_gb=...)');
+  await expect(panel(page, 'breakdown')).toContainText('MEGATRON_OTEL_ENABLED=1');
+});
+
+test('a run that logs nothing but the time of its steps shows all of them', async ({ page, server }) => {
+  await openTraining(page, server, 'steps-only');
+  await expect(words(page, 'step_time')).toHaveAttribute('aria-label', /step 0 to step 199/);
+  await expect(panel(page, 'loss')).toContainText('truegauge.training');
 });
 
 test('hostile names are text', async ({ page, server }) => {
@@ -341,6 +356,7 @@ test('keys: cursor, table, log axis, full screen', async ({ page, server }) => {
   await expect(panel(page, 'loss')).toHaveClass(/full/);
   await page.keyboard.press('Escape');
   await expect(panel(page, 'loss')).not.toHaveClass(/full/);
+  await expect(panel(page, 'breakdown').locator('canvas')).toBeVisible();
   await panel(page, 'breakdown').locator('.stack').focus();
   await page.keyboard.press('v');
   const table = page.getByRole('dialog');

@@ -27,6 +27,9 @@ use crate::otlp::{ITERATION_SPANS, STEP_SERIES, is_iteration};
 const VISITED_MAX: usize = 1_000_000;
 /// Ranks that are looked at for the first iteration.
 const RANKS_LOOKED_AT: usize = 4;
+/// What is said where no process of a run exports.
+const NO_EXPORT: &str = "No process of this run sends spans. They come by OpenTelemetry: \
+    `MEGATRON_OTEL_ENABLED=1` and `OTEL_EXPORTER_OTLP_ENDPOINT` switch it on.";
 /// The switch without which no step is told.
 const STEPS_SWITCH: &str = "MEGATRON_OTEL_SPAN_GROUPS=per_step";
 

@@ -172,6 +172,8 @@ fn answer(shared: &Shared, run: &RunRecord, id: RunId) -> Result<TrainingAnswer,
     }
     let by_key = |key: &str| found.iter().find(|found| found.key() == key).map_or(&[][..], |f| &f.series);
     let export = export(shared, run, any);
+    // Series that came by OTLP have the label `instance`; those of the run's own client do not.
+    let exported = found.iter().flat_map(|found| &found.series).any(|s| s.labels.get("instance").is_some());
     let has_steps = series.iter().any(|series| *series.display == *STEP_SERIES);
     Ok(TrainingAnswer {
         run_id: id.to_string(),
@@ -180,7 +182,7 @@ fn answer(shared: &Shared, run: &RunRecord, id: RunId) -> Result<TrainingAnswer,
         skipped: Skipped { total: skipped(shared, by_key("skipped_iters"))?.or(any.then_some(0.0)) },
         step_time: step_time(by_key("step_duration_ms")),
         switches: switches(&found, &export, has_steps),
-        instruments: found.iter().map(|found| found.row(any)).collect(),
+        instruments: found.iter().map(|found| found.row(any, exported)).collect(),
         non_finite,
         export,
     })
@@ -220,7 +222,7 @@ impl<'s> Found<'s> {
         self.instrument.name.rsplit('.').next().unwrap_or(self.instrument.name)
     }
 
-    fn row(&self, any: bool) -> InstrumentRow {
+    fn row(&self, any: bool, exported: bool) -> InstrumentRow {
         let Self { instrument, metric, series } = self;
         let present = !series.is_empty();
         InstrumentRow {
@@ -233,15 +235,17 @@ impl<'s> Found<'s> {
             unit_meant: instrument.unit_meant,
             caveat: instrument.caveat,
             filled_by: instrument.filled_by,
-            text: (!present).then(|| self.why_absent(any)),
+            text: (!present).then(|| self.why_absent(any, exported)),
         }
     }
 
-    fn why_absent(&self, any: bool) -> String {
+    /// Why it is not there, by whether any other is and whether those were exported.
+    fn why_absent(&self, any: bool, exported: bool) -> String {
         match self.instrument.filled_by {
             _ if !any => "No instrument of the trainer has arrived: `MEGATRON_OTEL_ENABLED=1` and \
-                          `OTEL_EXPORTER_OTLP_ENDPOINT` send them."
+                          `OTEL_EXPORTER_OTLP_ENDPOINT` send them, or `truegauge.training` from Python."
                 .to_owned(),
+            _ if !exported => format!("The script does not record it: `record({}=...)` does.", self.key()),
             "" => "The trainer sends it with the others, and it has not arrived.".to_owned(),
             filled_by => format!("The trainer does not send it; it needs {filled_by}."),
         }

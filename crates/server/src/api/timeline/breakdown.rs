@@ -9,7 +9,7 @@ use semconv::spans::{Phase, switch_for};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Lane, Of, STEPS_SWITCH, Slices, names_of};
+use super::{Lane, NO_EXPORT, Of, STEPS_SWITCH, Slices, names_of};
 use crate::api::Params;
 use crate::clock::to_ms;
 use crate::error::ApiError;
@@ -281,6 +281,7 @@ fn why_empty(of: &Of<'_>, asked: &Asked, steps: Option<(i64, i64)>) -> String {
         (_, Some(rank)) if !of.ranks().contains(&rank) => {
             format!("Rank {rank} sends no telemetry: which ranks export is the trainer's `EXPORT_STRATEGY`.")
         }
+        _ if !crate::otlp::has_telemetry(of.run) => NO_EXPORT.to_owned(),
         _ => "No span tells an iteration: the trainer sends them when it is told to.".to_owned(),
     }
 }

@@ -10,7 +10,7 @@ use store::Scope;
 use utoipa::ToSchema;
 
 use super::breakdown::wall_of;
-use super::{Lane, Of, Own, STEPS_SWITCH, VISITED_MAX};
+use super::{Lane, NO_EXPORT, Of, Own, STEPS_SWITCH, VISITED_MAX};
 use crate::api::{Params, shown};
 use crate::error::ApiError;
 use crate::otlp::keeps_text;
@@ -244,7 +244,7 @@ fn why_empty(of: &Of<'_>, step: Option<i64>, steps: Option<(i64, i64)>) -> Strin
             format!("The run has iterations {first} to {last}, not {step}.")
         }
         (_, Some(_)) => "No span is known of this time, or of these ranks and names.".to_owned(),
-        _ if of.ranks().is_empty() => "No process of this run sends spans.".to_owned(),
+        _ if !crate::otlp::has_telemetry(of.run) => NO_EXPORT.to_owned(),
         _ => "No span tells an iteration: the trainer sends them when it is told to.".to_owned(),
     }
 }
