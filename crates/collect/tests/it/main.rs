@@ -29,6 +29,7 @@ mod gpu_restart;
 mod hierarchies;
 #[cfg(tg_linux)]
 mod hostile;
+mod kernel_log;
 #[cfg(tg_linux)]
 mod machine;
 #[cfg(tg_linux)]
