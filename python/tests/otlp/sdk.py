@@ -46,7 +46,7 @@ def told(point) -> dict:
             "trace": f"{one.trace_id:032x}" if one.trace_id else None,
             "span": f"{one.span_id:016x}" if one.span_id else None,
         }
-        for one in point.exemplars
+        for one in getattr(point, "exemplars", ())
     ]
     return found
 
