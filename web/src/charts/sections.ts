@@ -39,11 +39,15 @@ export function unitOfName(name: string): string {
 /** Whether a metric is autocapture's: its steps count samples, not training steps. */
 export const isSystem = (name: string) => /^system[/_]/.test(name);
 
-/** Puts series of one metric together. */
+/**
+ * Puts series of one metric together. Who asks for a metric by its PromQL name gets every spelling of it: where
+ * one is logged under that name, the others have no chart of their own.
+ */
 export function chartsOf(metrics: MetricRow[]): ChartInfo[] {
   const charts = new Map<string, ChartInfo>();
+  const plain = new Set(metrics.flatMap((row) => (row.display === row.name ? row.name : [])));
   for (const row of metrics) {
-    const name = row.display || row.name;
+    const name = plain.has(row.name) ? row.name : row.display || row.name;
     const chart = charts.get(name);
     if (chart) {
       chart.series.push(row);
@@ -53,7 +57,8 @@ export function chartsOf(metrics: MetricRow[]): ChartInfo[] {
     charts.set(name, {
       name,
       promql: row.name,
-      unit: row.unit || unitOfName(row.name),
+      // OpenTelemetry writes what is counted in braces.
+      unit: row.unit.replace(/[{}]/g, '') || unitOfName(row.name),
       kind: row.kind ?? '',
       help: row.help ?? '',
       caveat: row.caveat ?? '',

@@ -56,7 +56,8 @@ export function formatValue(value: number | null | undefined, unit = ''): string
     return `${sign}${significant(size / 1024 ** power)}${THIN}${BINARY[power]}${unit}`;
   }
   const [digits, prefix] = magnitude(size);
-  const behind = prefix + unit;
+  // A prefix is part of a symbol, and stands before a word.
+  const behind = prefix + (prefix && /^[a-z]{3}/.test(unit) ? THIN : '') + unit;
   return sign + digits + (behind ? THIN + behind : '');
 }
 

@@ -284,6 +284,16 @@ describe('sections', () => {
       ['system/x', 1, false],
       ['t', 1, false],
     ]);
+    const spelled = chartsOf([
+      row('x.loss', { name: 'x_loss', last_step: null }),
+      row('x_loss', { name: 'x_loss', unit: '{token}' }),
+      row('y.loss', { name: 'y_loss' }),
+    ]);
+    expect(spelled.map((c) => [c.name, c.series.length, c.stepped])).toEqual([
+      ['x_loss', 2, true],
+      ['y.loss', 1, true],
+    ]);
+    expect(chartsOf([row('x', { unit: '{token}/s' })])[0].unit).toBe('token/s');
     expect(cadence([row('a')])).toBe(2000);
     expect(cadence([])).toBeNull();
   });
