@@ -278,15 +278,22 @@ impl RunRecord {
     /// Until when each session is known to have lived: no longer than its last sign of life if another
     /// process has taken its place.
     fn covers_ns(&self) -> Vec<i64> {
-        let mut later: HashMap<(&str, Option<u32>), Vec<&Session>> = HashMap::new();
+        // By place, its later sessions from the last on: when each started, and of it and those after it
+        // when they were seen.
+        let mut later: HashMap<Place<'_>, Vec<(i64, Latest)>> = HashMap::new();
         let mut covers: Vec<i64> = self
             .sessions
             .iter()
             .rev()
             .map(|session| {
-                let same_place = later.entry((&session.facts.host, session.facts.rank)).or_default();
-                let is_replaced = same_place.iter().any(|later| later.has_replaced(session));
-                same_place.push(session);
+                let same_place = later.entry(session.place()).or_default();
+                let started = same_place.partition_point(|(start_ns, _)| *start_ns > session.heartbeat_ns);
+                let seen =
+                    started.checked_sub(1).and_then(|at| same_place[at].1.of_another(session.facts.pid));
+                let is_replaced = session.end.is_none() && seen.is_some_and(|ns| session.is_surely_gone(ns));
+                let mut latest = same_place.last().map_or_else(Latest::default, |(_, latest)| *latest);
+                latest.note(session.facts.pid, session.seen_ns());
+                same_place.push((session.started_ns, latest));
                 if is_replaced { session.heartbeat_ns } else { session.covered_ns() }
             })
             .collect();
@@ -346,11 +353,15 @@ impl RunRecord {
         }
         // One that fell silent while others went on does not keep the run from ending with them.
         let last_end_ns = sessions().filter_map(|s| s.ended_ns).max().unwrap_or(i64::MIN);
-        let silent = |s: &&Session| {
-            s.end.is_none()
-                && s.covered_ns() > last_end_ns
-                && !sessions().any(|later| later.takes_the_place_of(s))
+        let mut starts: HashMap<Place<'_>, Latest> = HashMap::new();
+        for session in sessions() {
+            starts.entry(session.place()).or_default().note(session.facts.pid, session.started_ns);
+        }
+        let is_replaced = |s: &Session| {
+            let latest = starts.get(&s.place()).and_then(|starts| starts.of_another(s.facts.pid));
+            latest.is_some_and(|started_ns| started_ns > s.heartbeat_ns)
         };
+        let silent = |s: &&Session| s.end.is_none() && s.covered_ns() > last_end_ns && !is_replaced(s);
         if let Some(heartbeat_ns) = sessions().filter(silent).map(|s| s.heartbeat_ns).max() {
             return (RunState::Stale, heartbeat_ns);
         }
@@ -378,6 +389,35 @@ impl RunRecord {
     }
 }
 
+/// Where a process runs, by host and rank: it takes the place of one before it there.
+type Place<'a> = (&'a str, Option<u32>);
+
+/// The latest time that processes tell, and the latest that another process than that tells. A run may have
+/// thousands of sessions in one place, so that not each is held against each.
+#[derive(Debug, Clone, Copy, Default)]
+struct Latest {
+    first: Option<(i64, u32)>,
+    other: Option<i64>,
+}
+
+impl Latest {
+    fn note(&mut self, pid: u32, time_ns: i64) {
+        match self.first {
+            Some((latest_ns, known)) if known == pid => self.first = Some((latest_ns.max(time_ns), pid)),
+            Some((latest_ns, _)) if latest_ns >= time_ns => self.other = self.other.max(Some(time_ns)),
+            _ => {
+                self.other = self.first.map(|(latest_ns, _)| latest_ns);
+                self.first = Some((time_ns, pid));
+            }
+        }
+    }
+
+    /// The latest time of a process that is not this one.
+    fn of_another(&self, pid: u32) -> Option<i64> {
+        self.first.filter(|(_, known)| *known != pid).map_or(self.other, |(latest_ns, _)| Some(latest_ns))
+    }
+}
+
 /// Two missed heartbeats and some.
 const SURE_AFTER_NS: i64 = (2 * SESSION_HEARTBEAT_SECONDS as i64 + 2) * crate::NANOS_PER_SECOND;
 
@@ -394,12 +434,25 @@ impl Session {
 
     /// Whether that is sure: the other missed two heartbeats while this one lived.
     fn has_replaced(&self, other: &Self) -> bool {
-        let seen_ns = self.ended_ns.unwrap_or(self.heartbeat_ns).max(self.heartbeat_ns);
-        let sure_after_ns = match other.facts.silent_after_seconds {
+        self.takes_the_place_of(other) && other.is_surely_gone(self.seen_ns())
+    }
+
+    /// Whether it is gone when the process in its place was seen at this time.
+    fn is_surely_gone(&self, seen_ns: i64) -> bool {
+        let sure_after_ns = match self.facts.silent_after_seconds {
             0 => SURE_AFTER_NS,
-            _ => other.silence_ns(),
+            _ => self.silence_ns(),
         };
-        self.takes_the_place_of(other) && seen_ns.saturating_sub(other.heartbeat_ns) >= sure_after_ns
+        seen_ns.saturating_sub(self.heartbeat_ns) >= sure_after_ns
+    }
+
+    /// When it was seen last, nanoseconds.
+    fn seen_ns(&self) -> i64 {
+        self.ended_ns.unwrap_or(self.heartbeat_ns).max(self.heartbeat_ns)
+    }
+
+    fn place(&self) -> Place<'_> {
+        (&self.facts.host, self.facts.rank)
     }
 
     /// Silence after which it no longer counts as alive, nanoseconds.
@@ -424,6 +477,8 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::NANOS_PER_SECOND;
 
@@ -451,6 +506,58 @@ mod tests {
             record.apply(&RunChange { session, ..RunChange::default() }, T0);
         }
         record
+    }
+
+    /// A session that started, was seen, and may have ended: in one of two places, as one of three processes.
+    fn any_session() -> impl Strategy<Value = Session> {
+        let facts = (0..2_u32, 0..3_u32, 0..3_u32).prop_map(|(rank, pid, silence)| SessionFacts {
+            rank: (rank > 0).then_some(rank),
+            pid,
+            silent_after_seconds: silence * 40,
+            ..SessionFacts::default()
+        });
+        let end = prop_oneof![3 => Just(None), 1 => Just(Some(SessionEnd::Finished))];
+        (0..400_i64, 0..200_i64, end, facts).prop_map(|(start, length, end, facts)| {
+            let heartbeat_ns = T0 + (start + length) * NANOS_PER_SECOND;
+            Session {
+                writer: [0; 16],
+                attempt: 1,
+                started_ns: T0 + start * NANOS_PER_SECOND,
+                heartbeat_ns,
+                ended_ns: end.map(|_| heartbeat_ns),
+                end,
+                facts,
+            }
+        })
+    }
+
+    proptest! {
+        /// Looking at a place's latest is the same as holding each session against each.
+        #[test]
+        fn who_took_whose_place_is_found_without_looking_at_all(
+            mut sessions in proptest::collection::vec(any_session(), 0..30)
+        ) {
+            sessions.sort_by_key(|session| session.started_ns);
+            let mut record = record(&[]);
+            record.sessions = sessions;
+            let all = &record.sessions;
+            let covers = |(at, session): (usize, &Session)| {
+                let is_replaced = all[at + 1..].iter().any(|later| later.has_replaced(session));
+                if is_replaced { session.heartbeat_ns } else { session.covered_ns() }
+            };
+            prop_assert_eq!(record.covers_ns(), all.iter().enumerate().map(covers).collect::<Vec<_>>());
+            record.attempts = vec![Attempt { number: 1, started_ns: T0, job_token: String::new(), restart_count: 0 }];
+            let all = &record.sessions;
+            let last_end_ns = all.iter().filter_map(|s| s.ended_ns).max().unwrap_or(i64::MIN);
+            let silent = all.iter().filter(|s| {
+                s.end.is_none()
+                    && s.covered_ns() > last_end_ns
+                    && !all.iter().any(|later| later.takes_the_place_of(s))
+            });
+            let silent_ns = silent.map(|s| s.heartbeat_ns).max();
+            let (state, since_ns) = record.state(i64::MAX);
+            prop_assert_eq!((state == RunState::Stale).then_some(since_ns), silent_ns);
+        }
     }
 
     fn attempts(record: &RunRecord) -> Vec<u32> {
