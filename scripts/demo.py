@@ -176,7 +176,7 @@ def main() -> None:
         if args.once:
             why_not = screenshot(page, picture)
             print(f"\nscreenshot: {picture.relative_to(ROOT) if why_not is None else f'none, {why_not}'}")
-        print(f"\nopen {page}")
+        print(f"\nopen {page}, whose tabs Training and Timeline say where each step's time goes")
         if not args.once:
             print("the server stays up; Ctrl-C ends it and removes its data", flush=True)
             server.wait()
