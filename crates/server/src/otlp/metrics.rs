@@ -5,6 +5,7 @@ mod families;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -14,7 +15,7 @@ use wire::otlp::answer::Signal;
 use wire::otlp::metrics as points;
 use wire::otlp::{
     Instrument, LabelFault, Note, OtlpError, Outcome, PartSample, Point, PointValue, RESOURCES_MAX, Refusal,
-    Resource, SeriesKey, Told,
+    Resource, Told,
 };
 
 pub(super) use families::Families;
@@ -23,11 +24,15 @@ use super::state::{Held, Origin, family_key, name_row, total_row};
 use super::{Arrival, Seen, TakeError};
 use crate::app::Shared;
 use crate::intake;
-use families::{Family, write_key};
+use families::{Family, Said, write_key};
 
 /// What a sender's other attributes are is told as often as this while it sends: a question at any time
 /// finds it, looking back five minutes.
 const INFO_EVERY_NS: i64 = 60 * NANOS_PER_SECOND;
+/// There is room at once for the samples of a body whose every sample takes so many bytes of it, but for
+/// no more than the second.
+const POINT_BYTES: usize = 40;
+const POINTS_AT_ONCE: usize = 4_096;
 /// No points yet: nothing is earlier than the first, nothing later than the last.
 const NEVER: (i64, i64) = (i64::MAX, i64::MIN);
 
@@ -61,15 +66,12 @@ struct Gathered<'s, 'a> {
     shared: &'s Shared,
     seen: Seen<'s>,
     senders: Vec<Sender<'a>>,
-    by_resource: HashMap<&'a [u8], usize, RandomState>,
-    /// The sender of the last point.
-    at: usize,
+    /// The place of the sender of each part.
+    parts: Vec<u32>,
     held: Held<'s>,
     made: Made<'s>,
-    /// What a series says at a time, as far as it was said.
-    told: HashMap<(SeriesKey, i64), u64, RandomState>,
-    key: Vec<u8>,
-    parts: Vec<PartSample>,
+    key: KeyBuffer,
+    samples: Vec<PartSample>,
     /// The body can't be read after all.
     fault: Option<OtlpError>,
 }
@@ -80,17 +82,20 @@ impl<'s, 'a> Gathered<'s, 'a> {
         'a: 's,
     {
         let mut seen = Seen::new(shared, arrival.caller);
-        let (mut senders, mut by_resource) = (Vec::new(), HashMap::with_hasher(RandomState::default()));
-        let mut fault = None;
+        let mut senders: Vec<Sender<'a>> = Vec::new();
+        let mut by_resource: HashMap<&[u8], u32, RandomState> = HashMap::default();
+        let (mut parts, mut fault) = (Vec::new(), None);
         wire::otlp::each_resource(arrival.body, &mut |resource| {
-            if by_resource.contains_key(resource.bytes) || fault.is_some() {
-                return;
+            let place = senders.len();
+            match by_resource.entry(resource.bytes) {
+                _ if fault.is_some() => return,
+                Entry::Occupied(known) => return parts.push(*known.get()),
+                Entry::Vacant(_) if place >= RESOURCES_MAX => {
+                    fault = Some(OtlpError::TooMuch { what: "resources", limit: RESOURCES_MAX });
+                    return;
+                }
+                Entry::Vacant(new) => parts.push(*new.insert(place as u32)),
             }
-            if senders.len() >= RESOURCES_MAX {
-                fault = Some(OtlpError::TooMuch { what: "resources", limit: RESOURCES_MAX });
-                return;
-            }
-            by_resource.insert(resource.bytes, senders.len());
             match sender(shared, &mut seen, resource) {
                 Ok(sender) => senders.push(sender),
                 Err(error) => fault = Some(error),
@@ -100,41 +105,36 @@ impl<'s, 'a> Gathered<'s, 'a> {
             return Err(error.into());
         }
         let mut wanted = [false; 256];
-        for origin in senders.iter().filter_map(|sender: &Sender<'_>| sender.origin.as_ref().ok()) {
+        for origin in senders.iter().filter_map(|sender| sender.origin.as_ref().ok()) {
             wanted[origin.shard()] = true;
         }
         let mut held = shared.streams.hold(|shard| wanted[shard]);
         for shard in held.iter_mut().flatten() {
-            shard.families.requests += 1;
+            shard.families.begin();
         }
         Ok(Self {
             shared,
             seen,
             senders,
-            by_resource,
-            at: 0,
+            parts,
             held,
-            made: Made::new(shared),
-            told: HashMap::with_hasher(RandomState::default()),
-            key: Vec::new(),
-            parts: Vec::new(),
+            made: Made::new(shared, arrival.body.len()),
+            key: KeyBuffer::default(),
+            samples: Vec::new(),
             fault: None,
         })
     }
 
     fn take(&mut self, point: &Point<'_, '_>) -> Result<(), Refusal> {
-        let bytes = point.resource.bytes;
-        if self.senders.get(self.at).is_none_or(|sender| !std::ptr::eq(sender.resource.bytes, bytes)) {
-            self.at = self.by_resource.get(bytes).copied().unwrap_or(0);
-        }
-        let Some(sender) = self.senders.get_mut(self.at) else { return Err(NOBODY) };
+        let sender = self.parts.get(point.part).and_then(|place| self.senders.get_mut(*place as usize));
+        let Some(sender) = sender else { return Err(NOBODY) };
         let origin = sender.origin.as_ref().map_err(Refusal::clone)?;
         let Some(shard) = self.held[origin.shard()].as_deref_mut() else { return Err(NOBODY) };
-        write_key(&mut self.key, origin.number, point);
-        let place = match shard.families.find(&self.key) {
+        let key = self.key.of(origin.number, point);
+        let place = match shard.families.find(key) {
             Some(place) => place,
             None => match self.made.family(origin, point) {
-                Ok(family) => shard.families.insert(&self.key, family),
+                Ok(family) => shard.families.insert(key, family),
                 Err(LabelFault::Refused(refusal)) => return Err(refusal),
                 Err(LabelFault::Body(error)) => {
                     self.fault = Some(error);
@@ -142,18 +142,17 @@ impl<'s, 'a> Gathered<'s, 'a> {
                 }
             },
         };
-        let request = shard.families.requests;
-        let family = shard.families.at(place);
-        let said = fingerprint(&point.value);
-        match self.told.entry((family.key, point.time_ns)) {
-            Entry::Occupied(known) if *known.get() == said => return Ok(()),
-            Entry::Occupied(_) => return Err(DUPLICATE),
-            Entry::Vacant(place) => _ = place.insert(said),
+        match shard.families.say(place, point.time_ns, fingerprint(&point.value)) {
+            Said::First => {}
+            Said::Again => return Ok(()),
+            Said::Other => return Err(DUPLICATE),
         }
-        self.parts.clear();
-        let note = shard.cumulator.take(family.key, &Told::of(point), &mut self.parts)?;
+        let request = shard.families.request();
+        let family = shard.families.at(place);
+        self.samples.clear();
+        let note = shard.cumulator.take(family.key, &Told::of(point), &mut self.samples)?;
         sender.times_ns = (sender.times_ns.0.min(point.time_ns), sender.times_ns.1.max(point.time_ns));
-        self.made.samples(family, request, point, &self.parts);
+        self.made.samples(family, request, point, &self.samples);
         self.made.note(note, family, point);
         Ok(())
     }
@@ -196,6 +195,31 @@ impl<'s, 'a> Gathered<'s, 'a> {
         self.seen.stored();
         take_back(&named, &receipt, outcome);
         Ok(())
+    }
+}
+
+/// What the family of a point is known by. Points of one metric follow on each other.
+#[derive(Default)]
+struct KeyBuffer {
+    bytes: Vec<u8>,
+    /// The sender and the metric that it begins with, and how long that is. A metric's canonical name is
+    /// one place in memory for all metrics of a request that are the same.
+    start: Option<(u64, Rc<str>, usize)>,
+}
+
+impl KeyBuffer {
+    fn of(&mut self, origin: u64, point: &Point<'_, '_>) -> &[u8] {
+        match &self.start {
+            Some((known, name, length)) if *known == origin && Rc::ptr_eq(name, &point.metric.canonical) => {
+                self.bytes.truncate(*length);
+            }
+            _ => {
+                write_key(&mut self.bytes, origin, point);
+                self.start = Some((origin, Rc::clone(&point.metric.canonical), self.bytes.len()));
+            }
+        }
+        self.bytes.extend_from_slice(point.attribute_bytes);
+        &self.bytes
     }
 }
 
@@ -272,10 +296,11 @@ struct Made<'s> {
 }
 
 impl<'s> Made<'s> {
-    fn new(shared: &'s Shared) -> Self {
+    fn new(shared: &'s Shared, body_bytes: usize) -> Self {
+        let points = Vec::with_capacity((body_bytes / POINT_BYTES).min(POINTS_AT_ONCE));
         Self {
             shared,
-            batch: Batch { collision: Collision::LastWriteWins, ..Batch::default() },
+            batch: Batch { collision: Collision::LastWriteWins, points, ..Batch::default() },
             named: Vec::new(),
             points: 0,
             infos: Vec::new(),
@@ -292,7 +317,7 @@ impl<'s> Made<'s> {
             Instrument::Histogram | Instrument::Summary => 1,
             _ => 0,
         };
-        let labels = origin.labels.series(&point.metric.canonical, &point.attributes, own)?;
+        let labels = origin.labels.series(&point.metric.canonical, &point.attributes()?, own)?;
         let key = family_key(origin.place(), &labels);
         self.describe(point);
         Ok(Family::new(labels, key))

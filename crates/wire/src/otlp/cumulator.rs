@@ -11,6 +11,7 @@ mod state;
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use model::{Labels, NANOS_PER_MILLI, stale_marker};
 use sha2::{Digest, Sha256};
 
@@ -172,7 +173,7 @@ struct Slot {
 /// Turns points into samples, family by family.
 #[derive(Debug)]
 pub struct Cumulator {
-    slots: HashMap<SeriesKey, Slot>,
+    slots: HashMap<SeriesKey, Slot, RandomState>,
     states_max: usize,
     used: u64,
     /// Since the last [`Cumulator::changes`].
@@ -192,7 +193,8 @@ impl Cumulator {
     /// One that keeps the state of so many families.
     pub fn new(states_max: usize) -> Self {
         let (changed, forgotten, before) = (Vec::new(), Vec::new(), Vec::new());
-        Self { slots: HashMap::new(), states_max: states_max.max(1), used: 0, changed, forgotten, before }
+        let slots = HashMap::with_hasher(RandomState::default());
+        Self { slots, states_max: states_max.max(1), used: 0, changed, forgotten, before }
     }
 
     /// How many families have state.
@@ -228,7 +230,8 @@ impl Cumulator {
             self.end(key, told, out);
             return Ok(Note::Regular);
         }
-        let known = self.slots.get(&key).map(|slot| &slot.state);
+        let slot = self.slots.get_mut(&key);
+        let known = slot.as_ref().map(|slot| &slot.state);
         if let Some(other) = known.filter(|state| !state.continues(told)) {
             other.end_bounds_of(told, out);
         }
@@ -237,34 +240,31 @@ impl Cumulator {
             Temporality::Cumulative => cumulative(known, told, out)?,
             Temporality::Delta => delta(known, told, out)?,
         };
-        self.put(key, next);
+        self.used += 1;
+        let used = self.used;
+        match (slot, next) {
+            (Some(slot), Some(state)) => {
+                let keeps = !slot.changed && slot.state.is_worth_keeping(&state);
+                if keeps {
+                    self.changed.push(key);
+                }
+                let changed = slot.changed || keeps;
+                let before = std::mem::replace(slot, Slot { state, used, changed });
+                self.before.push((key, Some(before)));
+            }
+            (Some(slot), None) => slot.used = used,
+            (None, Some(state)) => self.insert(key, Slot { state, used, changed: true }),
+            (None, None) => {}
+        }
         Ok(note)
     }
 
-    /// Takes the next state of a family, if there is one.
-    fn put(&mut self, key: SeriesKey, next: Option<State>) {
-        self.used += 1;
-        let used = self.used;
-        let Some(state) = next else {
-            if let Some(slot) = self.slots.get_mut(&key) {
-                slot.used = used;
-            }
-            return;
-        };
-        if let Some(slot) = self.slots.get_mut(&key) {
-            let keeps = !slot.changed && slot.state.is_worth_keeping(&state);
-            if keeps {
-                self.changed.push(key);
-            }
-            let changed = slot.changed || keeps;
-            let before = std::mem::replace(slot, Slot { state, used, changed });
-            self.before.push((key, Some(before)));
-            return;
-        }
+    /// Takes the first state of a family.
+    fn insert(&mut self, key: SeriesKey, slot: Slot) {
         self.make_room();
         self.changed.push(key);
         self.before.push((key, None));
-        self.slots.insert(key, Slot { state, used, changed: true });
+        self.slots.insert(key, slot);
     }
 
     /// The markers of "no recorded value", on every series of the family that is known.
@@ -351,9 +351,7 @@ impl State {
     fn is_worth_keeping(&self, next: &Self) -> bool {
         let bounds_differ = || match (&self.total, &next.total) {
             (PointValue::Histogram(a), PointValue::Histogram(b)) => {
-                a.ladder != b.ladder
-                    || a.buckets.len() != b.buckets.len()
-                    || a.buckets.iter().zip(&b.buckets).any(|(a, b)| a.0 != b.0)
+                a.ladder != b.ladder || !same_bounds(a, b)
             }
             (a, b) => std::mem::discriminant(a) != std::mem::discriminant(b),
         };
@@ -503,12 +501,21 @@ fn delta(known: Option<&State>, told: &Told<'_>, out: &mut Vec<PartSample>) -> T
     Ok((Some(next), note))
 }
 
+/// Whether two histograms have the same bounds, as those of one sender most often have.
+fn same_bounds(a: &Histogram, b: &Histogram) -> bool {
+    a.buckets.len() == b.buckets.len() && a.buckets.iter().zip(&b.buckets).all(|(a, b)| a.0 == b.0)
+}
+
 /// Whether a sum fell, or any count of it.
 fn fell(before: &PointValue, after: &PointValue) -> bool {
     match (before, after) {
         (PointValue::Number(before), PointValue::Number(after)) => after < before,
         (PointValue::Summary { count: before, .. }, PointValue::Summary { count: after, .. }) => {
             after < before
+        }
+        (PointValue::Histogram(before), PointValue::Histogram(after)) if same_bounds(before, after) => {
+            let mut counts = before.buckets.iter().zip(&after.buckets);
+            after.count < before.count || counts.any(|(before, after)| after.1 < before.1)
         }
         (PointValue::Histogram(before), PointValue::Histogram(after)) => {
             let at_bounds =
@@ -526,6 +533,9 @@ fn carry(before: &PointValue, after: &PointValue) -> (PointValue, Vec<f64>) {
     };
     let mut now = after.clone();
     let mut gone = Vec::new();
+    if same_bounds(before, after) {
+        return (PointValue::Histogram(now), gone);
+    }
     for (bound, _) in &before.buckets {
         if after.buckets.binary_search_by(|(b, _)| b.total_cmp(bound)).is_ok() {
             continue;
@@ -549,8 +559,7 @@ fn added(total: &PointValue, more: &PointValue) -> Option<(PointValue, Vec<f64>)
         (PointValue::Histogram(total), PointValue::Histogram(more)) => (total, more),
         _ => return None,
     };
-    let same = total.buckets.len() == more.buckets.len()
-        && total.buckets.iter().zip(&more.buckets).all(|(a, b)| a.0 == b.0);
+    let same = same_bounds(total, more);
     if !same && !total.ladder {
         return None;
     }
@@ -594,6 +603,9 @@ fn before(known: &PointValue, now: &PointValue) -> PointValue {
 /// Bounds that appear within a sequence held a count before; without it their first increase would be lost.
 fn backfill(known: &State, now: &PointValue, out: &mut Vec<PartSample>) {
     let (PointValue::Histogram(was), PointValue::Histogram(now)) = (&known.total, now) else { return };
+    if same_bounds(was, now) {
+        return;
+    }
     for (bound, _) in &now.buckets {
         let fresh = was.buckets.binary_search_by(|(b, _)| b.total_cmp(bound)).is_err();
         let Some(count) = was.at(*bound).filter(|_| fresh) else { continue };

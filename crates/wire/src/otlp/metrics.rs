@@ -79,16 +79,20 @@ pub struct Exemplar<'a> {
 /// One data point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point<'a, 'r> {
-    /// Who sent it.
-    pub resource: &'r Resource<'a>,
+    /// In which part of the request it is, counted from 0: a part for each resource that
+    /// [`super::each_resource`] hands over.
+    pub part: usize,
+    /// The bytes of its resource, which are not read here; see [`Point::resource`].
+    pub resource_bytes: &'a [u8],
     /// By which instrumentation.
     pub scope: Scope<'a>,
     /// Of what.
     pub metric: &'r Metric<'a>,
-    /// Its own attributes.
-    pub attributes: Attributes<'a>,
-    /// Their bytes: with the same resource and metric, equal bytes are the same series.
+    /// The bytes of its own attributes: with the same resource and metric, equal bytes are the same
+    /// series. [`Point::attributes`] reads them.
     pub attribute_bytes: &'a [u8],
+    /// The number of their field.
+    attribute_field: u64,
     /// When the sum or histogram began, nanoseconds since the epoch; 0 where that is not known.
     pub start_ns: i64,
     /// When it was so, nanoseconds since the epoch.
@@ -99,10 +103,35 @@ pub struct Point<'a, 'r> {
     pub exemplars: Vec<Exemplar<'a>>,
 }
 
+impl<'a> Point<'a, '_> {
+    /// Its own attributes. Who knows their bytes need not read them again.
+    pub fn attributes(&self) -> Result<Attributes<'a>, OtlpError> {
+        attributes(self.attribute_bytes, self.attribute_field)
+    }
+
+    /// Who sent it.
+    pub fn resource(&self) -> Result<Resource<'a>, OtlpError> {
+        Resource::read(self.resource_bytes)
+    }
+}
+
+fn attributes(bytes: &[u8], wanted: u64) -> Result<Attributes<'_>, OtlpError> {
+    let (mut attributes, mut fields) = (Attributes::default(), Fields(bytes));
+    while let Some((number, field)) = fields.next()? {
+        if number == wanted {
+            attributes.push(field.bytes()?)?;
+        }
+    }
+    Ok(attributes)
+}
+
 /// Takes a point or says why not.
 pub type PointSink<'s> = &'s mut dyn FnMut(&Point<'_, '_>) -> Result<(), Refusal>;
 
 /// Reads a body and hands its points to `sink` in order; `now_ns` is the time of arrival.
+///
+/// Resources are not read, and attributes of points that `sink` takes only if it does so: most are the
+/// same in every request. Read those that are not.
 ///
 /// On an error nothing of the body counts: what was handed out before is to be dropped. A point that is
 /// refused costs no other point. That one series has one value at one time is for `sink` to see: it knows
@@ -113,12 +142,20 @@ pub fn read(body: &[u8], now_ns: i64, sink: PointSink<'_>) -> Result<Outcome, Ot
     }
     let mut reader = Reader {
         outcome: Outcome::default(),
-        named: HashMap::with_hasher(RandomState::default()),
+        names: Names::default(),
+        raw: Raw::default(),
         points: 0,
         latest_ns: now_ns.saturating_add(AHEAD_NS_MAX),
         sink,
     };
-    super::each_element(body, &mut |resource, scope, message| reader.metric(resource, scope, message))?;
+    let mut part = 0;
+    super::each_part(body, &mut |resource, of_resource| {
+        super::each_of_part(of_resource, &mut |scope, message| {
+            reader.metric(Place { part, resource, scope }, message)
+        })?;
+        part += 1;
+        Ok(())
+    })?;
     Ok(reader.outcome)
 }
 
@@ -128,10 +165,53 @@ const NAMED_MAX: usize = 4_096;
 /// A metric by name, unit and kind.
 type Identity<'a> = (&'a str, &'a str, Instrument);
 
+type Named<'a> = (Identity<'a>, Result<Rc<str>, Refusal>);
+
+/// Canonical names so far. Processes of one kind send the same metrics, in the same order, so the one
+/// after the last is looked at first.
+#[derive(Default)]
+struct Names<'a> {
+    list: Vec<Named<'a>>,
+    places: HashMap<Identity<'a>, usize, RandomState>,
+    next: usize,
+}
+
+impl<'a> Names<'a> {
+    fn canonical(&mut self, identity: Identity<'a>) -> Result<Rc<str>, Refusal> {
+        let is_next = self.list.get(self.next).is_some_and(|(known, _)| *known == identity);
+        let at = if is_next { self.next } else { self.place(identity) };
+        self.next = if at + 1 == self.list.len() { 0 } else { at + 1 };
+        self.list[at].1.clone()
+    }
+
+    fn place(&mut self, identity: Identity<'a>) -> usize {
+        if let Some(at) = self.places.get(&identity) {
+            return *at;
+        }
+        if self.list.len() >= NAMED_MAX {
+            self.list.clear();
+            self.places.clear();
+        }
+        let (name, unit, instrument) = identity;
+        self.places.insert(identity, self.list.len());
+        self.list.push((identity, canonical_name(name, unit, instrument)));
+        self.list.len() - 1
+    }
+}
+
+/// Where a metric stands.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    part: usize,
+    resource: &'a [u8],
+    scope: Scope<'a>,
+}
+
 struct Reader<'a, 's> {
     outcome: Outcome,
-    /// Canonical names so far: processes of one kind send the same metrics.
-    named: HashMap<Identity<'a>, Result<Rc<str>, Refusal>, RandomState>,
+    names: Names<'a>,
+    /// The point that is being read.
+    raw: Raw<'a>,
     points: usize,
     latest_ns: i64,
     sink: PointSink<'s>,
@@ -140,8 +220,7 @@ struct Reader<'a, 's> {
 /// What the points of one metric share.
 #[derive(Clone, Copy)]
 struct Shared<'a, 'r> {
-    resource: &'r Resource<'a>,
-    scope: Scope<'a>,
+    place: Place<'a>,
     metric: &'r Metric<'a>,
     kind: DataKind,
 }
@@ -154,13 +233,19 @@ enum DataKind {
     Summary,
 }
 
+impl DataKind {
+    /// The number of the field of a point's attributes.
+    fn attribute_field(self) -> u64 {
+        match self {
+            Self::Number | Self::Summary => 7,
+            Self::Histogram => 9,
+            Self::Exponential => 1,
+        }
+    }
+}
+
 impl<'a> Reader<'a, '_> {
-    fn metric(
-        &mut self,
-        resource: &Resource<'a>,
-        scope: Scope<'a>,
-        message: &'a [u8],
-    ) -> Result<(), OtlpError> {
+    fn metric(&mut self, place: Place<'a>, message: &'a [u8]) -> Result<(), OtlpError> {
         let (mut name, mut help, mut unit, mut data) = ("", "", "", None);
         let mut fields = Fields(message);
         while let Some((number, field)) = fields.next()? {
@@ -180,22 +265,18 @@ impl<'a> Reader<'a, '_> {
             10 => DataKind::Exponential,
             _ => DataKind::Summary,
         };
-        let head = Head::read(data, kind)?;
+        let head = if number == GAUGE { Head::default() } else { Head::read(data, kind)? };
         let instrument = head.instrument(number);
-        if self.named.len() >= NAMED_MAX {
-            self.named.clear();
-        }
-        let canonical = self.named.entry((name, unit, instrument));
-        let canonical = canonical.or_insert_with(|| canonical_name(name, unit, instrument)).clone();
+        let canonical = self.names.canonical((name, unit, instrument));
         let told = canonical.and_then(|canonical| Ok((canonical, head.temporality(instrument)?)));
         let metric = match told {
             Ok((canonical, temporality)) => Metric { name, unit, help, instrument, temporality, canonical },
             Err(refusal) => {
-                self.outcome.refuse(name, head.points, refusal);
+                self.outcome.refuse(name, Head::read(data, kind)?.points, refusal);
                 return Ok(());
             }
         };
-        self.data(data, Shared { resource, scope, metric: &metric, kind })
+        self.data(data, Shared { place, metric: &metric, kind })
     }
 
     fn data(&mut self, data: &'a [u8], shared: Shared<'a, '_>) -> Result<(), OtlpError> {
@@ -208,17 +289,26 @@ impl<'a> Reader<'a, '_> {
             if self.points > POINTS_MAX {
                 return Err(OtlpError::TooMuch { what: "points", limit: POINTS_MAX });
             }
-            let point = Raw::read(field.bytes()?, shared.kind)?.point(shared, self.latest_ns);
+            self.raw.read(field.bytes()?, shared.kind)?;
+            let point = self.raw.point(shared, self.latest_ns);
             match point.and_then(|point| (self.sink)(&point)) {
                 Ok(()) => self.outcome.accepted += 1,
-                Err(refusal) => self.outcome.refuse(shared.metric.name, 1, refusal),
+                Err(refusal) => {
+                    // Nobody may have read them; a body that can't be read is refused whole.
+                    attributes(self.raw.attribute_bytes, shared.kind.attribute_field())?;
+                    self.outcome.refuse(shared.metric.name, 1, refusal);
+                }
             }
         }
         Ok(())
     }
 }
 
+/// The number of the field of a gauge's data, which have nothing but points.
+const GAUGE: u64 = 5;
+
 /// What a metric's data say beside points.
+#[derive(Default)]
 struct Head {
     points: u64,
     temporality: u64,
@@ -227,7 +317,7 @@ struct Head {
 
 impl Head {
     fn read(data: &[u8], kind: DataKind) -> Result<Self, OtlpError> {
-        let mut head = Self { points: 0, temporality: 0, monotonic: false };
+        let mut head = Self::default();
         let mut fields = Fields(data);
         while let Some((number, field)) = fields.next()? {
             match number {
@@ -242,7 +332,7 @@ impl Head {
 
     fn instrument(&self, number: u64) -> Instrument {
         match (number, self.monotonic) {
-            (5, _) => Instrument::Gauge,
+            (GAUGE, _) => Instrument::Gauge,
             (7, true) => Instrument::Counter,
             (7, false) => Instrument::UpDownCounter,
             (11, _) => Instrument::Summary,
@@ -281,7 +371,6 @@ fn canonical_name(name: &str, unit: &str, instrument: Instrument) -> Result<Rc<s
 /// A data point of any kind as it stands in the body.
 #[derive(Default)]
 struct Raw<'a> {
-    attributes: Attributes<'a>,
     attribute_bytes: &'a [u8],
     start_ns: u64,
     time_ns: u64,
@@ -302,8 +391,17 @@ struct Raw<'a> {
 const NO_RECORDED_VALUE: u64 = 1;
 
 impl<'a> Raw<'a> {
-    fn read(message: &'a [u8], kind: DataKind) -> Result<Self, OtlpError> {
-        let mut raw = Self::default();
+    /// Reads a point in the place of the one before, whose room it takes.
+    fn read(&mut self, message: &'a [u8], kind: DataKind) -> Result<(), OtlpError> {
+        (self.start_ns, self.time_ns, self.flags, self.number) = (0, 0, 0, None);
+        self.exemplars.clear();
+        if kind != DataKind::Number {
+            (self.count, self.sum, self.min, self.max) = (0, None, None, None);
+            self.bounds.clear();
+            self.counts.clear();
+            self.exponential = Exponential::default();
+            self.quantiles.clear();
+        }
         let mut fields = Fields(message);
         // Where the attributes lie, so that their bytes can be compared.
         let (mut first, mut last) = (None, 0);
@@ -312,21 +410,21 @@ impl<'a> Raw<'a> {
             let Some((number, field)) = fields.next()? else { break };
             let is_attribute = match (kind, number) {
                 (DataKind::Exponential, 1) => true,
-                (_, 2) => set(&mut raw.start_ns, field.fixed()?),
-                (_, 3) => set(&mut raw.time_ns, field.fixed()?),
-                (DataKind::Number, _) => raw.number(number, field)?,
-                (DataKind::Histogram, _) => raw.histogram(number, field)?,
-                (DataKind::Exponential, _) => raw.exponential(number, field)?,
-                (DataKind::Summary, _) => raw.summary(number, field)?,
+                (_, 2) => set(&mut self.start_ns, field.fixed()?),
+                (_, 3) => set(&mut self.time_ns, field.fixed()?),
+                (DataKind::Number, _) => self.number(number, field)?,
+                (DataKind::Histogram, _) => self.histogram(number, field)?,
+                (DataKind::Exponential, _) => self.exponential(number, field)?,
+                (DataKind::Summary, _) => self.summary(number, field)?,
             };
             if is_attribute {
-                raw.attributes.push(field.bytes()?)?;
+                field.bytes()?;
                 first = first.or(Some(before));
                 last = message.len() - fields.0.len();
             }
         }
-        raw.attribute_bytes = first.map_or(&[], |first| &message[first..last]);
-        Ok(raw)
+        self.attribute_bytes = first.map_or(&[], |first| &message[first..last]);
+        Ok(())
     }
 
     /// Takes a field of `NumberDataPoint`; says whether it is an attribute.
@@ -347,8 +445,8 @@ impl<'a> Raw<'a> {
         match number {
             4 => self.count = field.fixed()?,
             5 => self.sum = Some(field.double()?),
-            6 => field.each_fixed(|count| self.counts.push(count))?,
-            7 => field.each_fixed(|bits| self.bounds.push(f64::from_bits(bits)))?,
+            6 => field.push_fixed(&mut self.counts, |count| count)?,
+            7 => field.push_fixed(&mut self.bounds, f64::from_bits)?,
             8 => self.exemplar(field)?,
             9 => return Ok(true),
             10 => self.flags = field.int()?,
@@ -412,20 +510,21 @@ impl<'a> Raw<'a> {
     }
 
     /// The point, checked.
-    fn point<'r>(mut self, shared: Shared<'a, 'r>, latest_ns: i64) -> Result<Point<'a, 'r>, Refusal> {
+    fn point<'r>(&mut self, shared: Shared<'a, 'r>, latest_ns: i64) -> Result<Point<'a, 'r>, Refusal> {
         let ended = self.flags & NO_RECORDED_VALUE != 0;
         let (start_ns, time_ns) = self.times(latest_ns)?;
         let value = if ended { PointValue::Ended } else { self.value(shared.kind)? };
         Ok(Point {
-            resource: shared.resource,
-            scope: shared.scope,
+            part: shared.place.part,
+            resource_bytes: shared.place.resource,
+            scope: shared.place.scope,
             metric: shared.metric,
-            attributes: self.attributes,
             attribute_bytes: self.attribute_bytes,
+            attribute_field: shared.kind.attribute_field(),
             start_ns,
             time_ns,
             value,
-            exemplars: self.exemplars,
+            exemplars: std::mem::take(&mut self.exemplars),
         })
     }
 

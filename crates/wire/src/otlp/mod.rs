@@ -120,30 +120,43 @@ type Element<'a, 's> = &'s mut dyn FnMut(&Resource<'a>, Scope<'a>, &'a [u8]) -> 
 /// Hands every element of a request over. All signals nest alike: in field 1 of the request resources,
 /// in field 2 of those scopes, in field 2 of those elements; resource and scope are told in field 1.
 fn each_element<'a>(body: &'a [u8], take: Element<'a, '_>) -> Result<(), OtlpError> {
-    each_bytes(body, 1, &mut |of_resource| {
-        let mut head: &[u8] = &[];
-        each_bytes(of_resource, 1, &mut |message| {
-            head = message;
-            Ok(())
-        })?;
+    each_part(body, &mut |head, part| {
         let resource = Resource::read(head)?;
-        each_bytes(of_resource, 2, &mut |of_scope| {
-            let scope = Scope::of(of_scope)?;
-            each_bytes(of_scope, 2, &mut |element| take(&resource, scope, element))
-        })
+        each_of_part(part, &mut |scope, element| take(&resource, scope, element))
     })
 }
 
 /// Hands over the resource of every part of a request, in order; of any signal, and nothing else is read.
 pub fn each_resource<'a>(body: &'a [u8], take: &mut dyn FnMut(Resource<'a>)) -> Result<(), OtlpError> {
-    each_bytes(body, 1, &mut |of_resource| {
+    each_part(body, &mut |head, _| {
+        take(Resource::read(head)?);
+        Ok(())
+    })
+}
+
+/// Hands over the parts of a request, one of each resource: the resource's message, then all of it.
+fn each_part<'a>(
+    body: &'a [u8],
+    take: &mut dyn FnMut(&'a [u8], &'a [u8]) -> Result<(), OtlpError>,
+) -> Result<(), OtlpError> {
+    each_bytes(body, 1, &mut |part| {
         let mut head: &[u8] = &[];
-        each_bytes(of_resource, 1, &mut |message| {
+        each_bytes(part, 1, &mut |message| {
             head = message;
             Ok(())
         })?;
-        take(Resource::read(head)?);
-        Ok(())
+        take(head, part)
+    })
+}
+
+/// Hands over the elements of a part, each with its scope.
+fn each_of_part<'a>(
+    part: &'a [u8],
+    take: &mut dyn FnMut(Scope<'a>, &'a [u8]) -> Result<(), OtlpError>,
+) -> Result<(), OtlpError> {
+    each_bytes(part, 2, &mut |of_scope| {
+        let scope = Scope::of(of_scope)?;
+        each_bytes(of_scope, 2, &mut |element| take(scope, element))
     })
 }
 

@@ -23,6 +23,7 @@ const NUMBER: OtlpError = OtlpError::Malformed("a number is cut short");
 
 impl<'a> Fields<'a> {
     /// The number and the value of the next field.
+    #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<(u64, Field<'a>)>, OtlpError> {
         if self.0.is_empty() {
             return Ok(None);
@@ -51,17 +52,23 @@ impl<'a> Fields<'a> {
     }
 }
 
+#[inline]
 pub(crate) fn varint(rest: &mut &[u8]) -> Result<u64, OtlpError> {
-    match rest.first() {
-        Some(byte) if *byte < 0x80 => {
-            *rest = &rest[1..];
-            Ok(u64::from(*byte))
+    match **rest {
+        [byte, ref after @ ..] if byte < 0x80 => {
+            *rest = after;
+            Ok(u64::from(byte))
+        }
+        [low, high, ref after @ ..] if high < 0x80 => {
+            *rest = after;
+            Ok(u64::from(high) << 7 | u64::from(low & 0x7f))
         }
         _ => decode_varint(rest).map_err(|_cut| NUMBER),
     }
 }
 
 impl<'a> Field<'a> {
+    #[inline]
     pub(crate) fn bytes(self) -> Result<&'a [u8], OtlpError> {
         if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(SHAPE) }
     }
@@ -70,14 +77,17 @@ impl<'a> Field<'a> {
         std::str::from_utf8(self.bytes()?).map_err(|_not_text| OtlpError::Malformed("a text is not UTF-8"))
     }
 
+    #[inline]
     pub(crate) fn int(self) -> Result<u64, OtlpError> {
         if let Self::Varint(number) = self { Ok(number) } else { Err(SHAPE) }
     }
 
+    #[inline]
     pub(crate) fn fixed(self) -> Result<u64, OtlpError> {
         if let Self::Fixed64(bits) = self { Ok(bits) } else { Err(SHAPE) }
     }
 
+    #[inline]
     pub(crate) fn double(self) -> Result<f64, OtlpError> {
         self.fixed().map(f64::from_bits)
     }
@@ -88,18 +98,16 @@ impl<'a> Field<'a> {
         Ok((number >> 1).cast_signed() ^ -((number & 1).cast_signed()))
     }
 
-    /// Hands over each number of a repeated field of 64 bits, packed or not.
-    pub(crate) fn each_fixed(self, mut take: impl FnMut(u64)) -> Result<(), OtlpError> {
+    /// Adds each number of a repeated field of 64 bits, packed or not.
+    pub(crate) fn push_fixed<T>(self, out: &mut Vec<T>, of: impl Fn(u64) -> T) -> Result<(), OtlpError> {
         match self {
-            Self::Fixed64(bits) => take(bits),
+            Self::Fixed64(bits) => out.push(of(bits)),
             Self::Bytes(bytes) => {
                 let (chunks, rest) = bytes.as_chunks::<8>();
                 if !rest.is_empty() {
                     return Err(CUT);
                 }
-                for chunk in chunks {
-                    take(u64::from_le_bytes(*chunk));
-                }
+                out.extend(chunks.iter().map(|chunk| of(u64::from_le_bytes(*chunk))));
             }
             _ => return Err(SHAPE),
         }

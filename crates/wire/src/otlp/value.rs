@@ -14,6 +14,9 @@ const DEPTH_MAX: usize = 8;
 /// Lists and maps are spelled out up to this many bytes; then stands `...`.
 const SPELLED_BYTES_MAX: usize = 64 << 10;
 
+/// There is room for so many attributes at once.
+const USUAL: usize = 12;
+
 /// The value of an attribute, borrowed from the body.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
@@ -202,6 +205,9 @@ impl<'a> Attributes<'a> {
     /// Adds the message `KeyValue`.
     pub(crate) fn push(&mut self, message: &'a [u8]) -> Result<(), OtlpError> {
         let pair = read_pair(message)?;
+        if self.list.is_empty() {
+            self.list.reserve(USUAL);
+        }
         if self.list.len() < ATTRIBUTES_MAX {
             self.list.push(pair);
         } else {

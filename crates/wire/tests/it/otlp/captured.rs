@@ -61,9 +61,9 @@ fn samples(bodies: &[Vec<u8>]) -> Vec<String> {
     let mut lines = Vec::new();
     for body in bodies {
         let outcome = read_each(body, |point| {
-            let run = point.resource.run();
-            let labels = point.resource.labels(&Promotion::default(), run.as_ref()).unwrap();
-            let family = labels.series(&point.metric.canonical, &point.attributes, 1).unwrap();
+            let run = point.resource().unwrap().run();
+            let labels = point.resource().unwrap().labels(&Promotion::default(), run.as_ref()).unwrap();
+            let family = labels.series(&point.metric.canonical, &point.attributes().unwrap(), 1).unwrap();
             let mut out = Vec::new();
             cumulator.take(SeriesKey::of(&family), &Told::of(point), &mut out).unwrap();
             lines.extend(out.iter().map(|sample| {

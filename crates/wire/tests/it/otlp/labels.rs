@@ -12,13 +12,14 @@ use super::{at, gauge, map, number, pair, read_each, request, resource, text};
 fn labels_of(attributes: Vec<opentelemetry_proto::tonic::common::v1::KeyValue>) -> Result<String, String> {
     let point = NumberDataPoint { attributes, ..number(0, at(1), 1.0) };
     let mut got = map(&request(vec![gauge("loss", vec![point])]), |p| {
-        let of_resource = p.resource.labels(&Promotion::default(), None).unwrap();
-        of_resource.series(&p.metric.canonical, &p.attributes, 0).map(|labels| labels.to_string()).map_err(
-            |fault| match fault {
+        let of_resource = p.resource().unwrap().labels(&Promotion::default(), None).unwrap();
+        of_resource
+            .series(&p.metric.canonical, &p.attributes().unwrap(), 0)
+            .map(|labels| labels.to_string())
+            .map_err(|fault| match fault {
                 LabelFault::Refused(refusal) => refusal.reason.to_owned(),
                 LabelFault::Body(error) => error.to_string(),
-            },
-        )
+            })
     });
     got.pop().unwrap()
 }
@@ -104,7 +105,7 @@ fn a_run_is_found_in_its_resource() {
     attributes.push(pair("nv.dl.run.uuid", text("u-1")));
     attributes.push(pair("service.namespace", text("team")));
     read_each(&sent.encode_to_vec(), |point| {
-        let resource = point.resource;
+        let resource = point.resource().unwrap();
         let run = resource.run().unwrap();
         assert_eq!(run.to_string(), "/west/megatron-lm/run-a");
         assert_eq!((resource.dl_number("rank"), resource.dl_number("world_size")), (Some(7), Some(8)));
@@ -112,7 +113,7 @@ fn a_run_is_found_in_its_resource() {
         assert_eq!(resource.run_id(), None);
         assert_eq!(resource.job().as_deref(), Some("team/megatron-lm"));
         let labels = resource.labels(&Promotion::default(), Some(&run)).unwrap();
-        let series = labels.series("loss", &point.attributes, 0).unwrap();
+        let series = labels.series("loss", &point.attributes().unwrap(), 0).unwrap();
         assert_eq!(series.get("run"), Some("run-a"));
         assert_eq!(series.get("run_id"), Some(&*run.id().to_string()));
         let (info, left_out) = resource.target_info(&labels).unwrap().unwrap();
@@ -129,7 +130,7 @@ fn promotion_is_the_users_choice_but_a_process_id_is_never_a_label() {
     assert_eq!(resource().attributes.len(), 5);
     read_each(&sent.encode_to_vec(), |point| {
         let all = Promotion { all: true, ignored: vec!["dl.rank".into()], ..Promotion::default() };
-        let labels = point.resource.labels(&all, None).unwrap();
+        let labels = point.resource().unwrap().labels(&all, None).unwrap();
         let names: Vec<&str> = labels.iter().map(|(name, _)| name).collect();
         assert!(!names.contains(&"process_pid") && !names.contains(&"dl_rank"), "{names:?}");
         assert!(names.contains(&"nemo_run_id"), "{names:?}");
@@ -142,8 +143,8 @@ fn a_large_resource_fits_one_series() {
     let attributes = &mut sent.resource_metrics[0].resource.as_mut().unwrap().attributes;
     attributes.extend((0..60).map(|n| pair(&format!("x{n}"), text("v"))));
     read_each(&sent.encode_to_vec(), |point| {
-        let labels = point.resource.labels(&Promotion::default(), None).unwrap();
-        let (info, left_out) = point.resource.target_info(&labels).unwrap().unwrap();
+        let labels = point.resource().unwrap().labels(&Promotion::default(), None).unwrap();
+        let (info, left_out) = point.resource().unwrap().target_info(&labels).unwrap().unwrap();
         assert_eq!(info.len(), model::LABELS_PER_SERIES_MAX);
         assert_eq!(left_out, 36);
     });

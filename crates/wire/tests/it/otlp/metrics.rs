@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use proptest::prelude::*;
 use prost::Message;
 use wire::otlp::answer::{Encoding, Signal, response};
-use wire::otlp::{Instrument, OtlpError, PointValue, Refusal, Temporality};
+use wire::otlp::{Instrument, OtlpError, Point, PointValue, Refusal, Temporality};
 
 use super::{
     CUMULATIVE, DELTA, NOW, at, gauge, histogram, map, metric, number, pair, read_each, request, sum, text,
@@ -165,6 +165,30 @@ fn bodies_that_are_no_request_are_refused_whole() {
     assert_eq!(read(&too_large).map_err(|e| e.status()), Err(413));
 }
 
+#[test]
+fn attributes_that_can_not_be_read_refuse_the_body_whatever_becomes_of_their_point() {
+    let body = |time: u64| {
+        let mut point = number(0, time, 1.0);
+        point.attributes = vec![pair("a-key", text("v"))];
+        let mut body = request(vec![gauge("g", vec![point])]).encode_to_vec();
+        let at = body.windows(5).position(|bytes| bytes == b"a-key").unwrap();
+        body[at] = 0xff;
+        body
+    };
+    let mut read_by_sink = None;
+    wire::otlp::metrics::read(&body(at(1)), NOW, &mut |point| {
+        read_by_sink = Some(point.attributes().map(|attributes| attributes.list.len()));
+        Ok(())
+    })
+    .unwrap();
+    assert!(matches!(read_by_sink, Some(Err(OtlpError::Malformed(_)))), "{read_by_sink:?}");
+    for time in [0, at(1)] {
+        let refuse = &mut |_: &Point<'_, '_>| Err(Refusal::new("series_limit", "too many series"));
+        let read = wire::otlp::metrics::read(&body(time), NOW, refuse);
+        assert!(matches!(read, Err(OtlpError::Malformed(_))), "{read:?}");
+    }
+}
+
 fn sample() -> Vec<u8> {
     let point = HistogramDataPoint {
         start_time_unix_nano: at(0),
@@ -231,7 +255,7 @@ proptest! {
             .collect();
         let got = map(&request(vec![gauge("g", made)]), |p| {
             let PointValue::Number(value) = p.value else { panic!("{:?}", p.value) };
-            let label = p.attributes.get("label").unwrap().text().unwrap().into_owned();
+            let label = p.attributes().unwrap().get("label").unwrap().text().unwrap().into_owned();
             (p.start_ns, p.time_ns, value.to_bits(), label, p.scope.name.to_owned())
         });
         let want: Vec<_> = points
