@@ -235,6 +235,31 @@ fn the_time_of_a_step_is_told_apart_and_adds_up() {
 }
 
 #[test]
+fn iterations_may_have_any_number() {
+    let world = World::new();
+    let rank = Process::new("r1", 0);
+    let start_ns = now_ns() - 60 * S;
+    let numbers = [i64::MIN, -1, 0, 7, i64::MAX];
+    for (at, number) in (0..).zip(numbers) {
+        let from_ns = start_ns + at * 4 * S;
+        let mut whole = span("megatron.train.iteration", (at as u64 + 1, 0), (from_ns, from_ns + 4 * S));
+        whole.attributes = json!({ "megatron.iteration": number });
+        assert_eq!(rank.spans(&world.running, &[whole]), json!({}));
+    }
+    block(async {
+        let told = timeline(&world, "part=breakdown").await;
+        // The range of all is far too wide to be looked at whole.
+        assert_eq!((told["x"][0].clone(), told["sampled"].clone()), (json!(i64::MIN), json!(true)));
+        let told = timeline(&world, "part=breakdown&from=-1&to=7").await;
+        assert_eq!((told["x"].clone(), told["sampled"].clone()), (json!([-1, 0, 7]), json!(false)));
+        let far = timeline(&world, &format!("part=breakdown&from={}&buckets=1", i64::MAX)).await;
+        assert_eq!(far["x"], json!([i64::MAX]));
+        let last = timeline(&world, "part=spans").await;
+        assert_eq!((last["step"].clone(), last["total"].clone()), (json!(i64::MAX), json!(1)));
+    });
+}
+
+#[test]
 fn a_run_without_spans_says_which_switch_brings_them() {
     let world = World::new();
     Process::new("r1", 0).gauges(&world.running, now_ns(), &[("loss", 2.0)]);

@@ -121,9 +121,8 @@ pub(super) fn answer(of: &Of<'_>, params: &Params) -> Result<BreakdownAnswer, Ap
     let ranks = of.ranks();
     let steps = of.steps()?;
     let windows = windows(&asked, steps);
-    let per_rank: i64 = windows.iter().map(|(from, to)| to - from + 1).sum();
-    let ranks_max =
-        (ITERATIONS_READ_MAX / usize::try_from(per_rank).unwrap_or(1).max(1)).clamp(1, RANKS_READ_MAX);
+    let per_rank: u64 = windows.iter().map(|window| count(*window)).sum();
+    let ranks_max = (ITERATIONS_READ_MAX as u64 / per_rank.max(1)).clamp(1, RANKS_READ_MAX as u64) as usize;
     let chosen = match asked.rank {
         Some(rank) => vec![rank],
         None => spread(&ranks, ranks_max),
@@ -138,7 +137,7 @@ pub(super) fn answer(of: &Of<'_>, params: &Params) -> Result<BreakdownAnswer, Ap
     let columns = merge(&rows, asked.buckets);
     let goodput = goodput_of(of, &ranks, steps)?;
     let is_empty = columns.x.is_empty();
-    let whole = steps.map_or(0, |(first, last)| last.min(asked.to) - first.max(asked.from) + 1);
+    let whole = steps.map_or(0, |(first, last)| count((first.max(asked.from), last.min(asked.to))));
     Ok(BreakdownAnswer {
         run_id: of.id.to_string(),
         part: "breakdown",
@@ -160,6 +159,11 @@ pub(super) fn answer(of: &Of<'_>, params: &Params) -> Result<BreakdownAnswer, Ap
     })
 }
 
+/// How many iterations a range has. Spans may tell any number.
+fn count((from, to): (i64, i64)) -> u64 {
+    if from > to { 0 } else { to.abs_diff(from).saturating_add(1) }
+}
+
 /// The iterations to read, as ranges: all of them, or as many of each bucket as there is time for.
 fn windows(asked: &Asked, steps: Option<(i64, i64)>) -> Vec<(i64, i64)> {
     let Some((first, last)) = steps else { return Vec::new() };
@@ -167,7 +171,7 @@ fn windows(asked: &Asked, steps: Option<(i64, i64)>) -> Vec<(i64, i64)> {
     if from > to {
         return Vec::new();
     }
-    let count = to.abs_diff(from).saturating_add(1);
+    let count = count((from, to));
     let read = ITERATIONS_READ_MAX as u64;
     if count <= read {
         return vec![(from, to)];
