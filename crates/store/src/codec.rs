@@ -4,6 +4,10 @@
 //! endian; text and bytes carry their length in front. Reading never panics and never allocates
 //! more than the input holds: what doesn't fit is `None`.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
 /// Appends `value` as a varint.
 pub(crate) fn put_u64(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -125,6 +129,21 @@ impl<'a> Reader<'a> {
         let count: usize = self.u64()?.try_into().ok()?;
         (count <= self.0.len() / least_bytes.max(1)).then_some(count)
     }
+}
+
+/// Where the next `mark` of a file stands, from one place to another; how what lies behind damage is found.
+pub(crate) fn next_mark(file: &File, (from, to): (u64, u64), mark: [u8; 4]) -> io::Result<Option<u64>> {
+    let mut window = vec![0; 64 << 10];
+    let mut at = from;
+    while at + 4 <= to {
+        let len = window.len().min((to - at) as usize);
+        file.read_exact_at(&mut window[..len], at)?;
+        if let Some(found) = window[..len].windows(4).position(|w| w == mark) {
+            return Ok(Some(at + found as u64));
+        }
+        at += len as u64 - 3;
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

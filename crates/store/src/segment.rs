@@ -17,7 +17,7 @@ use model::{Labels, RollupBucket, RollupParts, Sample, SeriesIdentity};
 
 use crate::SeriesId;
 use crate::chunk::{self, CHUNK_POINTS_MAX, Summary};
-use crate::codec::{Reader, put_bytes, put_i64, put_u64};
+use crate::codec::{Reader, next_mark, put_bytes, put_i64, put_u64};
 use crate::column::Effort;
 use crate::record;
 use crate::rollup::{MINUTE_NS, QUARTER_NS, day_of};
@@ -673,7 +673,7 @@ impl Segment {
                 damage(format!("`{}`: the block at byte {at} is damaged", self.path.display()));
             }
             sound = false;
-            match self.next_mark(at + 1)? {
+            match next_mark(&self.file, (at + 1, self.bytes), BLOCK_MARK)? {
                 Some(next) => at = next,
                 None => break,
             }
@@ -683,20 +683,6 @@ impl Segment {
 
     fn has_mark(&self, at: u64) -> bool {
         self.bytes_at(at, 4).is_ok_and(|mark| mark == BLOCK_MARK)
-    }
-
-    fn next_mark(&self, from: u64) -> io::Result<Option<u64>> {
-        let mut window = vec![0; 64 << 10];
-        let mut at = from;
-        while at + 4 <= self.bytes {
-            let len = window.len().min((self.bytes - at) as usize);
-            self.file.read_exact_at(&mut window[..len], at)?;
-            if let Some(found) = window[..len].windows(4).position(|w| w == BLOCK_MARK) {
-                return Ok(Some(at + found as u64));
-            }
-            at += len as u64 - 3;
-        }
-        Ok(None)
     }
 
     /// The series and the body after it of the block at `offset`, and the block's length; an error says

@@ -14,7 +14,7 @@ use model::RunId;
 
 use super::block::{Block, Kind, Summary};
 use super::filter::Filter;
-use crate::codec::{Reader, put_bytes, put_i64, put_u64};
+use crate::codec::{Reader, next_mark, put_bytes, put_i64, put_u64};
 use crate::record;
 use crate::rollup::day_of;
 
@@ -326,27 +326,13 @@ impl Place<'_> {
                 damage(format!("the block at byte {at} is damaged"));
             }
             sound = false;
-            match self.next_mark(at + 1)? {
+            match next_mark(self.file, (at + 1, self.bytes), MARK)? {
                 Some(next) => at = next,
                 None => break,
             }
         }
         let day = entries.iter().map(|entry| day_of(entry.summary.time_ns.1)).max().unwrap_or_default();
         Ok(Directory { day, entries, replaces: Vec::new(), runs: Vec::new(), filter: None })
-    }
-
-    fn next_mark(&self, from: u64) -> io::Result<Option<u64>> {
-        let mut window = vec![0; 64 << 10];
-        let mut at = from;
-        while at + 4 <= self.bytes {
-            let len = window.len().min((self.bytes - at) as usize);
-            self.file.read_exact_at(&mut window[..len], at)?;
-            if let Some(found) = window[..len].windows(4).position(|w| w == MARK) {
-                return Ok(Some(at + found as u64));
-            }
-            at += len as u64 - 3;
-        }
-        Ok(None)
     }
 }
 
