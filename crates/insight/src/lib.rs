@@ -2,11 +2,13 @@
 //!
 //! Layer 1. No I/O, no clock, no formats: catalogues, reports and the time are given, and the same facts
 //! always give the same answer. So far: why a chart is missing, where the time of a step and of a run
-//! goes, how far clocks are apart, and how much of its peak hardware is made use of.
+//! goes, how far clocks are apart, how much of its peak hardware is made use of, and which faults of devices
+//! have one cause.
 
 pub mod breakdown;
 pub mod clocks;
 pub mod goodput;
+pub mod incidents;
 pub mod mfu;
 pub mod missing;
 mod sweep;

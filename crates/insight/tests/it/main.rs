@@ -1,6 +1,7 @@
 //! What the crate answers, asked through its public face.
 
 mod hostile;
+mod incidents;
 mod missing;
 mod scene;
 mod steps;
