@@ -1,4 +1,5 @@
 /** How the charts are looked at. */
+
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import type { Board } from '../charts/board';
 import * as view from '../charts/view';
@@ -6,6 +7,7 @@ import { setParams } from '../lib/address';
 import { bind } from '../lib/keys';
 import { formatCount } from '../lib/number';
 import type { Axis, Smooth } from '../lib/points';
+import { ResetZoom } from './reset_zoom';
 import { LabelledSegments, Toggle } from './segments';
 
 const AXES: { value: Axis; content: string; title: string }[] = [
@@ -138,15 +140,7 @@ export function ChartToolbar({ board }: { board: Board }) {
       <span class="right">
         {!smooth && <span class="quiet">zoom and cursor synced ·</span>}
         {read !== undefined && <span class="quiet">{formatCount(read)} points read</span>}
-        <button
-          type="button"
-          class="plain"
-          disabled={!zoomed}
-          title="Reset the zoom (0)"
-          onClick={() => view.resetZoom()}
-        >
-          <kbd>0</kbd> reset
-        </button>
+        <ResetZoom zoomed={zoomed} reset={() => view.resetZoom()} />
       </span>
     </div>
   );

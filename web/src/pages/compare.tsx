@@ -1,4 +1,5 @@
 /** Compare: what made the difference between these runs? */
+
 import { effect, useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import * as view from '../charts/view';
@@ -8,6 +9,7 @@ import { Differences, Outcome } from '../compare/tables';
 import { Failure } from '../components/failure';
 import { Link } from '../components/link';
 import { Name } from '../components/name';
+import { ResetZoom } from '../components/reset_zoom';
 import { LabelledSegments, Toggle } from '../components/segments';
 import { param, setParams } from '../lib/address';
 import { errorLine, tokenEntered } from '../lib/api';
@@ -260,15 +262,7 @@ function Toolbar({ board }: { board: CompareBoard }) {
         >
           <kbd>e</kbd> export
         </button>
-        <button
-          type="button"
-          class="plain"
-          disabled={!zoomed}
-          title="Reset the zoom (0)"
-          onClick={() => board.resetZoom()}
-        >
-          <kbd>0</kbd> reset
-        </button>
+        <ResetZoom zoomed={zoomed} reset={() => board.resetZoom()} />
       </span>
     </div>
   );

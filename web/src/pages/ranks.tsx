@@ -1,4 +1,5 @@
 /** A run's ranks: which one holds the others up, and by how much? */
+
 import { effect, type Signal, useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useMemo } from 'preact/hooks';
 import type { Board } from '../charts/board';
@@ -7,6 +8,7 @@ import * as view from '../charts/view';
 import { Failure } from '../components/failure';
 import type { TabProps } from '../components/later';
 import { Name } from '../components/name';
+import { ResetZoom } from '../components/reset_zoom';
 import { LabelledSegments } from '../components/segments';
 import { Trust } from '../components/trust';
 import { param, setParams } from '../lib/address';
@@ -172,15 +174,7 @@ function Toolbar({ model }: { model: Ranks }) {
             {formatCount(loaded.read)} of {formatCount(loaded.total)} series read
           </span>
         )}
-        <button
-          type="button"
-          class="plain"
-          disabled={param('from') === '' && param('tfrom') === ''}
-          title="Reset the zoom (0)"
-          onClick={() => view.resetZoom()}
-        >
-          <kbd>0</kbd> reset
-        </button>
+        <ResetZoom zoomed={param('from') !== '' || param('tfrom') !== ''} reset={() => view.resetZoom()} />
       </span>
     </div>
   );

@@ -1,4 +1,5 @@
 /** A run's training: is it healthy, and where does a step's time go? */
+
 import { useComputed, useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ink } from '../charts/model';
@@ -9,6 +10,7 @@ import { EventLane, type NamedMark } from '../components/event_lane';
 import { Failure } from '../components/failure';
 import type { TabProps } from '../components/later';
 import { PointTable, type Tabled } from '../components/point_table';
+import { ResetZoom } from '../components/reset_zoom';
 import { LabelledSegments, Toggle } from '../components/segments';
 import { Sentence } from '../components/sentence';
 import { param, setParams } from '../lib/address';
@@ -149,15 +151,7 @@ function Toolbar({ page }: { page: TrainingBoard }) {
       </fieldset>
       <Overlays page={page} />
       <span class="right">
-        <button
-          type="button"
-          class="plain"
-          disabled={!zoomed}
-          title="Reset the zoom (0)"
-          onClick={() => view.resetZoom()}
-        >
-          <kbd>0</kbd> reset
-        </button>
+        <ResetZoom zoomed={zoomed} reset={() => view.resetZoom()} />
       </span>
     </div>
   );

@@ -28,7 +28,7 @@ export function SpanTable({ model, close }: { model: Timeline; close: () => void
   const { answer, lanes, start, end, phase, row } = spans;
   const seen = seenSpans(model);
   return (
-    <Dialog title="Spans as a table" class="point-table" close={close}>
+    <Dialog title="Spans as a table" class="point-table spans-table" close={close}>
       <p class="quiet">
         {seen.length > ROWS_MAX
           ? `The first ${formatCount(ROWS_MAX)} of ${formatCount(seen.length)} spans that are shown; a zoom leaves fewer.`
