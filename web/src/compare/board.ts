@@ -298,7 +298,9 @@ async function namesOf(runs: RunDetail[]): Promise<string[]> {
   const ids = runs.map((r) => r.run_id.replace(/[^\w-]/g, '.')).join('|');
   const query = new URLSearchParams({ 'match[]': `{run_id=~"${ids}"}` });
   const { data } = await askJson<{ data: string[] }>(`/api/v1/label/__name__/values?${query}`);
-  // A bucket of a histogram is no curve, and what describes a target is no number.
-  const curves = data.filter((name) => !name.endsWith('_bucket') && name !== 'target_info');
+  // A bucket of a histogram is no curve, what describes a target is no number, and what the server states of
+  // runs they did not log.
+  const none = /_bucket$|^target_info$|^tg_run_|^ALERTS/;
+  const curves = data.filter((name) => !none.test(name));
   return curves.sort((a, b) => rank(a) - rank(b) || natural.compare(a, b));
 }
