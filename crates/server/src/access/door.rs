@@ -175,7 +175,8 @@ pub(crate) fn refusal(closed: Closed) -> ApiError {
     let (message, hint) = match closed {
         Closed::Missing => (
             "a token is needed, and none was sent",
-            "send `Authorization: Bearer <token>`; clients read it from `TRUEGAUGE_TOKEN`",
+            "send `Authorization: Bearer <token>`; clients read it from `TRUEGAUGE_TOKEN`, OpenTelemetry's take \
+             `OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20<token>`",
         ),
         Closed::Unknown => (
             "that is no token of this server",
