@@ -44,6 +44,9 @@ pub const BODY_BYTES_MAX: usize = 64 << 20;
 pub const POINTS_MAX: usize = 1_000_000;
 /// Most different resources in one request of data points.
 pub const RESOURCES_MAX: usize = 65_536;
+/// Most parts of one request, each with a resource, also where they have nothing else: each costs time, and
+/// packed they cost their sender next to nothing.
+pub const PARTS_MAX: usize = 1_000_000;
 /// Most attributes that are read of one resource, point, span, event, link or record.
 pub const ATTRIBUTES_MAX: usize = 128;
 /// Most exemplars that are read of one point.
@@ -139,7 +142,12 @@ fn each_part<'a>(
     body: &'a [u8],
     take: &mut dyn FnMut(&'a [u8], &'a [u8]) -> Result<(), OtlpError>,
 ) -> Result<(), OtlpError> {
+    let mut parts = 0;
     each_bytes(body, 1, &mut |part| {
+        parts += 1;
+        if parts > PARTS_MAX {
+            return Err(OtlpError::TooMuch { what: "parts", limit: PARTS_MAX });
+        }
         let mut head: &[u8] = &[];
         each_bytes(part, 1, &mut |message| {
             head = message;

@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status, span};
 use prost::Message;
 use wire::otlp::answer::{Encoding, Signal, response, status};
-use wire::otlp::traces;
+use wire::otlp::{OtlpError, PARTS_MAX, each_resource, traces};
 
 use super::{NOW, at, pair, resource, text};
 
@@ -260,4 +260,27 @@ fn only_spans_that_are_taken_are_handed_on_and_requests_add_up() {
         .collect();
     assert_eq!(names, ["a", "c"]);
     assert!(wire::otlp::hand_on(&first[..first.len() - 1], &mut admits, &mut Vec::new()).is_err());
+}
+
+#[test]
+fn a_request_has_a_bounded_number_of_parts() {
+    let parts = |count: usize| [0x0a, 0].repeat(count);
+    let check = |count: usize, is_taken: bool| {
+        let body = parts(count);
+        let all = [
+            traces::read(&body, false, &mut |_| Ok(())),
+            wire::otlp::logs::read(&body, NOW, false, &mut |_| Ok(())),
+            wire::otlp::metrics::read(&body, NOW, &mut |_| Ok(())),
+        ];
+        for read in all {
+            assert_eq!(
+                read.as_ref().map_err(OtlpError::status).err(),
+                (!is_taken).then_some(413),
+                "{read:?}"
+            );
+        }
+        assert_eq!(each_resource(&body, &mut |_| {}).is_ok(), is_taken);
+    };
+    check(PARTS_MAX, true);
+    check(PARTS_MAX + 1, false);
 }
