@@ -184,6 +184,8 @@ impl<'s, 'a> Gathered<'s, 'a> {
         }
         let receipt = intake::keep_of_runs(self.shared, batch).and_then(complete).inspect_err(|_| {
             undo(&mut self.held);
+            let origins = self.senders.iter().filter_map(|sender| sender.origin.as_ref().ok());
+            origins.for_each(|origin| origin.forget_info_number());
         })?;
         self.held.iter_mut().flatten().for_each(|shard| shard.cumulator.settle());
         self.shared.metrics.samples.add(&[arrival.door], receipt.stored);
@@ -421,17 +423,27 @@ impl<'s> Made<'s> {
             && let (Some(labels), Some((_, ended_ns))) = (&before.info, before.told_ns())
             && ended_ns < *first
         {
-            self.tell(labels, &[*first], model::stale_marker());
+            let ended = Sample { time_ns: *first, value: model::stale_marker(), step: None };
+            self.tell(info_identity(labels), vec![ended]);
         }
-        self.tell(labels, &times, 1.0);
+        let samples = times.iter().map(|time_ns| Sample { time_ns: *time_ns, value: 1.0, step: None });
+        let number = origin.info_number(|| self.shared.store.series_number(&info_identity(labels)));
+        match number {
+            Some(number) => self.batch.points.extend(samples.map(|sample| (number, sample))),
+            None => self.tell(info_identity(labels), samples.collect()),
+        }
     }
 
-    fn tell(&mut self, labels: &Labels, times_ns: &[i64], value: f64) {
-        let identity = SeriesIdentity { labels: labels.clone(), display: labels.metric().to_owned() };
-        let samples = times_ns.iter().map(|time_ns| Sample { time_ns: *time_ns, value, step: None });
-        self.named.push(Named { metric: labels.metric().to_owned(), points: Vec::new() });
-        self.batch.series.push(SeriesBatch { identity, samples: samples.collect() });
+    /// Adds samples of a series that is of no point.
+    fn tell(&mut self, identity: SeriesIdentity, samples: Vec<Sample>) {
+        self.named.push(Named { metric: identity.display.clone(), points: Vec::new() });
+        self.batch.series.push(SeriesBatch { identity, samples });
     }
+}
+
+/// The series of a sender's other attributes.
+fn info_identity(labels: &Labels) -> SeriesIdentity {
+    SeriesIdentity { labels: labels.clone(), display: labels.metric().to_owned() }
 }
 
 /// A number for what a point says; equal points have equal ones.

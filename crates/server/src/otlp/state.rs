@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use foldhash::fast::RandomState;
 use model::{Labels, RunPath};
-use store::Store;
+use store::{SeriesId, Store};
 use wire::otlp::{Aliases, Cumulator, Instrument, Meant, ResourceLabels, SeriesKey};
 
 use super::metrics::Families;
@@ -84,6 +84,8 @@ pub(super) struct Origin {
     pub(super) info: Option<Labels>,
     /// What it is known by to those who don't look at its other attributes.
     identity: SeriesKey,
+    /// The number of that series, once it is known.
+    info_number: Mutex<Option<SeriesId>>,
     /// From when to when that series was told.
     told_ns: Mutex<Option<(i64, i64)>>,
 }
@@ -97,6 +99,18 @@ impl Origin {
     /// The shard of its families.
     pub(super) fn shard(&self) -> usize {
         usize::from(self.place()) % SHARDS
+    }
+
+    /// The number of the series of its attributes; `find` looks it up where it is not known.
+    pub(super) fn info_number(&self, find: impl FnOnce() -> Option<SeriesId>) -> Option<SeriesId> {
+        let mut number = self.info_number.lock().unwrap_or_else(PoisonError::into_inner);
+        *number = number.or_else(find);
+        *number
+    }
+
+    /// That number leads nowhere any more.
+    pub(super) fn forget_info_number(&self) {
+        *self.info_number.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// From when to when the series of its attributes was told.
@@ -178,8 +192,8 @@ impl Streams {
             let (labels, info) = make()?;
             origins.made += 1;
             let (number, identity) = (origins.made, identity_of(&labels));
-            let (run, told_ns) = (run.cloned(), Mutex::default());
-            Arc::new(Origin { number, run, labels, info, identity, told_ns })
+            let (run, info_number, told_ns) = (run.cloned(), Mutex::default(), Mutex::default());
+            Arc::new(Origin { number, run, labels, info, identity, info_number, told_ns })
         };
         let bytes = 2 * resource.len() + ORIGIN_BYTES;
         // One that would fill a generation alone is looked at every time.
