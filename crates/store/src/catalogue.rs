@@ -172,7 +172,30 @@ type Result<T> = std::result::Result<T, CatalogueError>;
 pub(crate) struct Snapshot(ReadTransaction);
 
 /// The open database.
-pub(crate) struct Catalogue(Database);
+pub(crate) struct Catalogue(Open);
+
+/// An open database. It writes when it is closed, which is guarded like all else that it does.
+struct Open(Option<Database>);
+
+impl Open {
+    fn database(&self) -> Result<&Database> {
+        let closed = || CatalogueError { reason: "it is closed".into(), full: false, damaged: false };
+        self.0.as_ref().ok_or_else(closed)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let database = self.0.take();
+        let closed = guarded(|| {
+            drop(database);
+            Ok(())
+        });
+        if let Err(error) = closed {
+            tracing::warn!(%error, "the catalogue's database could not be closed in order");
+        }
+    }
+}
 
 impl Catalogue {
     /// Opens or makes the database at `path`. `check` reads every page and compares its checksum.
@@ -180,7 +203,7 @@ impl Catalogue {
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(check);
         let database = guarded(|| Ok(builder.create(path)?))?;
-        let catalogue = Self(database);
+        let catalogue = Self(Open(Some(database)));
         if catalogue.counter("format")?.is_none() {
             catalogue.commit(&Change::default(), Counters::FIRST)?;
         }
@@ -199,7 +222,7 @@ impl Catalogue {
 
     fn counter(&self, name: &str) -> Result<Option<u64>> {
         guarded(|| {
-            let reading = self.0.begin_read()?;
+            let reading = self.0.database()?.begin_read()?;
             match reading.open_table(META) {
                 Ok(meta) => Ok(meta.get(name)?.map(|v| v.value())),
                 Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
@@ -227,7 +250,7 @@ impl Catalogue {
     /// Does `change` as one durable transaction, after which the counters are `counters`.
     pub(crate) fn commit(&self, change: &Change, counters: Counters) -> Result<()> {
         guarded(|| {
-            let writing = self.0.begin_write()?;
+            let writing = self.0.database()?.begin_write()?;
             {
                 let mut meta = writing.open_table(META)?;
                 let Counters { commit, series, segment, row, telemetry } = counters;
@@ -276,7 +299,7 @@ impl Catalogue {
 
     /// The database as of the last transaction, whatever comes after.
     pub(crate) fn snapshot(&self) -> Result<Snapshot> {
-        guarded(|| Ok(Snapshot(self.0.begin_read()?)))
+        guarded(|| Ok(Snapshot(self.0.database()?.begin_read()?)))
     }
 
     /// Reads everything but the log. Damaged rows are left out and said.
@@ -284,7 +307,7 @@ impl Catalogue {
         let counters = self.counters()?;
         let raw_from_ns = self.counter(RAW_FROM)?.map(|raw_from_ns| raw_from_ns as i64);
         guarded(|| {
-            let reading = self.0.begin_read()?;
+            let reading = self.0.database()?.begin_read()?;
             let mut damage = Vec::new();
             let number = u64::from_be_bytes;
             let series = all(&reading, SERIES, &mut damage)?.into_iter();
@@ -321,7 +344,7 @@ impl Catalogue {
 
     fn each_row(&self, table: Table<8>, each: &mut EachRow<'_>) -> Result<()> {
         guarded(|| {
-            let reading = self.0.begin_read()?;
+            let reading = self.0.database()?.begin_read()?;
             let Some(table) = opened(&reading, table)? else { return Ok(()) };
             for row in table.iter()? {
                 let (key, sealed) = row?;
@@ -437,13 +460,13 @@ fn copy<K: redb::Key + 'static, V: redb::Value + 'static>(
 /// What can still be read of a damaged database, log rows included.
 pub(crate) fn salvage(path: &Path) -> (Contents, Vec<Vec<u8>>) {
     let mut damage = Vec::new();
-    let opened = guarded(|| Ok(Database::builder().set_cache_size(CACHE_BYTES).open(path)?));
-    let reading = opened.and_then(|database| {
-        let reading = guarded(|| Ok(database.begin_read()?))?;
-        Ok((reading, database))
+    let opened = guarded(|| Ok(Open(Some(Database::builder().set_cache_size(CACHE_BYTES).open(path)?))));
+    let reading = opened.and_then(|open| {
+        let reading = guarded(|| Ok(open.database()?.begin_read()?))?;
+        Ok((reading, open))
     });
     let reading = match &reading {
-        Ok((reading, _database)) => reading,
+        Ok((reading, _open)) => reading,
         Err(error) => {
             damage.push(format!("nothing of the catalogue is readable: {error}"));
             return (Contents { damage, ..Contents::default() }, Vec::new());
