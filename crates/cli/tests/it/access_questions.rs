@@ -178,12 +178,12 @@ fn of_runs(method: &str, route: &str, words: &Words) -> Option<Vec<Question>> {
             "GET",
             "/api/tg/v1/runs/{run_id}"
             | "/api/tg/v1/runs/{run_id}/metrics"
-            | "/api/tg/v1/runs/{run_id}/missing",
+            | "/api/tg/v1/runs/{run_id}/missing"
+            | "/api/tg/v1/runs/{run_id}/training",
         ) => of_runs(""),
         ("GET", "/api/tg/v1/runs/{run_id}/points") => {
             [of_runs("?metric=loss"), of_runs("?metric=lsos"), of_runs("")].concat()
         }
-        ("GET", "/api/tg/v1/runs/{run_id}/training") => of_runs(""),
         ("GET", "/api/tg/v1/runs/{run_id}/timeline") => {
             let spans = |mark: &String| {
                 of_runs(&format!("?part=span&instance={mark}&trace={TRACE}&id=0000000000000001"))
@@ -220,6 +220,13 @@ fn of_runs(method: &str, route: &str, words: &Words) -> Option<Vec<Question>> {
         }
         _ => return None,
     })
+}
+
+fn of_logs(route: &str, words: &Words) -> Vec<Question> {
+    let of_run = words.runs.iter().map(|run| get(format!("{route}?run_id={run}")));
+    let rest = ["", "?limit=1", "?severity=warn", &format!("?trace={TRACE}"), "?cursor=1.1", "?rank=0"]
+        .map(|tail| get(format!("{route}{tail}")));
+    of_run.chain(rest).collect()
 }
 
 fn of_ours(method: &str, route: &str, words: &Words, queries: &[String]) -> Option<Vec<Question>> {
@@ -281,13 +288,7 @@ fn of_ours(method: &str, route: &str, words: &Words, queries: &[String]) -> Opti
                 .to_vec(),
         ]
         .concat(),
-        ("GET", "/api/tg/v1/logs") => {
-            let of_run = words.runs.iter().map(|run| get(format!("{route}?run_id={run}")));
-            let rest =
-                ["", "?limit=1", "?severity=warn", &format!("?trace={TRACE}"), "?cursor=1.1", "?rank=0"]
-                    .map(|tail| get(format!("{route}{tail}")));
-            of_run.chain(rest).collect()
-        }
+        ("GET", "/api/tg/v1/logs") => of_logs(route, words),
         ("GET", "/api/tg/v1/explain") => for_queries(route, queries, ""),
         ("GET", "/api/tg/v1/metrics") => {
             [vec![get(route)], each("?match=M"), each("?query=M"), each("?filter=M")].concat()
