@@ -7,6 +7,7 @@ mod action;
 mod attribute;
 mod capture;
 mod desc;
+mod event;
 mod kind;
 mod labels;
 mod limits;
@@ -24,6 +25,7 @@ pub use capture::{
     CaptureState, DeviceRole, DriverState, NodeRole,
 };
 pub use desc::{Desc, Unit};
+pub use event::{EVENT_KINDS, Event, EventAsk, Severity};
 pub use kind::MetricKind;
 pub use labels::{Labels, LabelsBuilder};
 pub use limits::{

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use model::{
-    AttributeValue, Exemplar, LogRecord, RunChange, Sample, SeriesIdentity, Span, TagChange, WriterId,
+    AttributeValue, Event, Exemplar, LogRecord, RunChange, Sample, SeriesIdentity, Span, TagChange, WriterId,
 };
 
 use crate::metadata::MetricMetadata;
@@ -100,6 +100,8 @@ pub struct Batch {
     pub records: Vec<LogRecord>,
     /// Exemplars, each with its series.
     pub exemplars: Vec<(SeriesIdentity, Exemplar)>,
+    /// What happened; an event whose (host, key) is known adds nothing.
+    pub events: Vec<Event>,
 }
 
 /// What becomes of a point at a time that its series has a point at already.

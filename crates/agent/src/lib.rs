@@ -1,0 +1,8 @@
+//! A node: what its GPUs, its machine and its kernel's log say, who owns a GPU, and the way all of that goes
+//! to a server or to whoever asks for `/metrics`.
+//!
+//! Layer 2; knows nothing of the server. Every part is a [`Source`] that adds to the [`Snapshot`] of a tick.
+
+mod tick;
+
+pub use tick::{Reading, Snapshot, Source, Tick};
