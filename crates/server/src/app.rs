@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::access::Access;
 use crate::board::Board;
+use crate::canonical::Canon;
 use crate::claims::Claims;
 use crate::config::Config;
 use crate::error::ApiError;
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) turns: Turns,
     /// Series that were sent here before.
     pub(crate) known: Known,
+    /// What makes canonical series.
+    pub(crate) canon: Canon,
     /// Processes that sent telemetry.
     pub(crate) sources: crate::otlp::Sources,
     /// What is known of senders of data points.

@@ -12,6 +12,7 @@ use model::{
 use store::{AppendError, Batch, Bounds, Collision, MetricMetadata, Receipt, SeriesBatch, SeriesId};
 
 use crate::app::Shared;
+use crate::canonical::Origin;
 use crate::far::Outgoing;
 use crate::ingest::{outcome, shorten};
 
@@ -149,8 +150,10 @@ impl Intake {
 
     /// Stores it; blocks until it is durable.
     pub(crate) fn store(self, shared: &Shared) -> Result<Taken, AppendError> {
-        let Self { door, batch, mut refused, refused_labels, points, .. } = self;
-        let receipt = keep(shared, batch).inspect_err(|error| {
+        let Self { door, is_own, batch, mut refused, refused_labels, points, .. } = self;
+        let kept =
+            if is_own { keep(shared, batch) } else { keep_canonical(shared, Origin::Elsewhere, batch) };
+        let receipt = kept.inspect_err(|error| {
             shared.metrics.requests.add(&[door, outcome(error)], 1);
         })?;
         if !receipt.gone.is_empty() {
@@ -174,6 +177,18 @@ impl Intake {
         }
         Ok(Taken { written: points.saturating_sub(lost), refused })
     }
+}
+
+/// The same as [`keep`], with what the samples are under canonical names.
+pub(crate) fn keep_canonical(
+    shared: &Shared,
+    origin: Origin,
+    mut batch: Batch,
+) -> Result<Receipt, AppendError> {
+    shared.canon.apply(&shared.store, origin, &mut batch);
+    let receipt = keep(shared, batch)?;
+    shared.canon.settled(&receipt);
+    Ok(receipt)
 }
 
 /// Stores a batch here, and queues it for the far storage where there is one.

@@ -17,6 +17,7 @@ mod api;
 mod app;
 mod backup_place;
 mod board;
+mod canonical;
 mod claims;
 mod clock;
 mod compare;
@@ -251,6 +252,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         stopping,
         turns: app::Turns::new(&config),
         known: known::Known::default(),
+        canon: canonical::Canon::default(),
         sources: otlp::Sources::default(),
         streams,
         scraper: std::sync::Mutex::default(),
