@@ -3,6 +3,8 @@
 //!
 //! Layer 2; knows nothing of the server. Every part is a [`Source`] that adds to the [`Snapshot`] of a tick.
 
+mod cards;
 mod tick;
 
+pub use cards::{Card, Cards, SharedCards};
 pub use tick::{Reading, Snapshot, Source, Tick};

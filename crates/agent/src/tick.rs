@@ -42,4 +42,12 @@ pub trait Source: Send {
 
     /// Adds what it sees. It does not block for long: what may hang has a thread and a deadline of its own.
     fn read(&mut self, tick: &Tick<'_>, out: &mut Snapshot);
+
+    /// What the last [`read`](Self::read) gave is on disk, or taken by whoever wanted it: a place up to which
+    /// something was read may be remembered. Not called for a look that could not be kept; its events are
+    /// then tried again with the next.
+    fn kept(&mut self) {}
+
+    /// The agent ends: lets go of what keeps a device from being reset.
+    fn release(&mut self) {}
 }
