@@ -21,7 +21,7 @@ pub const ELEMENTS_MAX: usize = 500_000;
 /// Most series that an answer names as refused.
 pub const REFUSED_SERIES_MAX: usize = 1_000;
 
-/// One delivery of one writer about one run.
+/// One delivery of one writer about one run, or about one node.
 #[derive(Clone, PartialEq, Message)]
 pub struct PushRequest {
     /// The writer: 16 random bytes, new for every session.
@@ -51,6 +51,68 @@ pub struct PushRequest {
     /// Points refused or lost before they came here, since the request before.
     #[prost(message, repeated, tag = "9")]
     pub dropped: Vec<Count>,
+    /// In the place of a run: the node that everything is about. Then the series have all their labels and
+    /// the names of PromQL.
+    #[prost(message, optional, tag = "10")]
+    pub node: Option<Node>,
+    /// What happened on the node.
+    #[prost(message, repeated, tag = "11")]
+    pub events: Vec<Event>,
+}
+
+/// A node and the agent that reports it.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Node {
+    /// Its name, the label `host` of all its series and events.
+    #[prost(string, tag = "1")]
+    pub host: String,
+    /// The kernel's id of this boot; empty when unknown.
+    #[prost(string, tag = "2")]
+    pub boot_id: String,
+    /// Version of the agent.
+    #[prost(string, tag = "3")]
+    pub agent_version: String,
+    /// Its process id.
+    #[prost(uint32, tag = "4")]
+    pub pid: u32,
+    /// Time between two of its looks, milliseconds.
+    #[prost(uint64, tag = "5")]
+    pub interval_ms: u64,
+    /// Which agent it is: 16 random bytes that it keeps in its state directory.
+    #[prost(bytes = "vec", tag = "6")]
+    pub agent_id: Vec<u8>,
+    /// When the look was taken, by the node's clock, milliseconds since the epoch.
+    #[prost(int64, tag = "7")]
+    pub time_ms: i64,
+    /// The agent's last word: it ends in order.
+    #[prost(bool, tag = "8")]
+    pub leaves: bool,
+}
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Event {
+    /// When, nanoseconds since the epoch.
+    #[prost(sfixed64, tag = "1")]
+    pub time_ns: i64,
+    /// What sort of thing.
+    #[prost(string, tag = "2")]
+    pub kind: String,
+    /// `info`, `warning` or `critical`.
+    #[prost(string, tag = "3")]
+    pub severity: String,
+    /// What it is known by on its host.
+    #[prost(string, tag = "4")]
+    pub key: String,
+    /// Where and to whom.
+    #[prost(message, repeated, tag = "5")]
+    pub labels: Vec<Label>,
+    /// A sentence, or the line as it was read.
+    #[prost(string, tag = "6")]
+    pub text: String,
+    /// A JSON object; empty without.
+    #[prost(string, tag = "7")]
+    pub body: String,
 }
 
 /// A run's four names.
@@ -308,19 +370,32 @@ pub fn decode_plain(plain: &[u8]) -> Result<PushRequest, PushError> {
     if request.sequence == 0 {
         return Err(PushError::Invalid("`sequence` is 0, it counts from 1".into()));
     }
-    if request.run.as_ref().is_none_or(|run| run.run.is_empty()) {
-        return Err(PushError::Invalid("`run` has no name".into()));
-    }
+    check_subject(&request)?;
     Ok(request)
 }
 
-/// Counts length-delimited fields at the top and one level below series, without allocating: an
+/// A request is about a run or about a node.
+fn check_subject(request: &PushRequest) -> Result<(), PushError> {
+    let invalid = |what: &str| Err(PushError::Invalid(what.into()));
+    match (&request.node, &request.run) {
+        (Some(_), Some(_)) => invalid("it is about a `run` and a `node`, one of them is wanted"),
+        (Some(node), None) if node.host.is_empty() => invalid("`node` has no `host`"),
+        (Some(node), None) if node.agent_id.len() != 16 => invalid("the node's `agent_id` is not 16 bytes"),
+        (Some(_), None) => Ok(()),
+        (None, run) if run.as_ref().is_none_or(|run| run.run.is_empty()) => invalid("`run` has no name"),
+        (None, _) if !request.events.is_empty() => invalid("`events` come with a `node` only"),
+        (None, _) => Ok(()),
+    }
+}
+
+/// Counts length-delimited fields at the top and one level below series and events, without allocating: an
 /// empty message is two bytes here and a hundred in memory.
 fn count_elements(plain: &[u8]) -> Result<usize, PushError> {
     let mut elements = 0;
     walk::<PushError>(plain, &mut |field, inner| {
         elements += 1;
-        if field == 5 {
+        // Series and events.
+        if field == 5 || field == 11 {
             walk::<PushError>(inner, &mut |_, _| {
                 elements += 1;
                 Ok(())
@@ -413,6 +488,36 @@ impl Series {
                 Sample { time_ns, value: self.values[at], step }
             })
             .collect())
+    }
+}
+
+impl From<&model::Event> for Event {
+    fn from(event: &model::Event) -> Self {
+        let label = |(key, value): &(String, String)| Label { key: key.clone(), value: value.clone() };
+        Self {
+            time_ns: event.time_ns,
+            kind: event.kind.clone(),
+            severity: event.severity.name().to_owned(),
+            key: event.key.clone(),
+            labels: event.labels.iter().map(label).collect(),
+            text: event.text.clone(),
+            body: event.body.clone(),
+        }
+    }
+}
+
+impl Event {
+    /// The model's form; a severity that nobody knows is a warning: a newer agent means something by it.
+    pub fn to_model(&self) -> model::Event {
+        model::Event {
+            time_ns: self.time_ns,
+            kind: self.kind.clone(),
+            severity: model::Severity::named(&self.severity).unwrap_or(model::Severity::Warning),
+            key: self.key.clone(),
+            labels: self.labels.iter().map(|label| (label.key.clone(), label.value.clone())).collect(),
+            text: self.text.clone(),
+            body: self.body.clone(),
+        }
     }
 }
 
@@ -590,5 +695,30 @@ mod tests {
         check(&|r| r.client_id.truncate(3));
         check(&|r| r.sequence = 0);
         check(&|r| r.run = None);
+        let node = || Some(Node { host: "n1".into(), agent_id: vec![1; 16], ..Node::default() });
+        check(&|r| r.node = node());
+        check(&|r| (r.run, r.node) = (None, Some(Node { host: String::new(), ..node().unwrap() })));
+        check(&|r| (r.run, r.node) = (None, Some(Node { agent_id: Vec::new(), ..node().unwrap() })));
+        check(&|r| r.events.push(Event::default()));
+        let mut sent = request(Vec::new());
+        (sent.run, sent.node) = (None, node());
+        sent.events.push(Event { kind: "xid".into(), ..Event::default() });
+        assert_eq!(decode(&encode(&sent).unwrap()).unwrap(), sent);
+    }
+
+    #[test]
+    fn an_event_survives_the_journey() {
+        let event = model::Event {
+            time_ns: -5,
+            kind: "xid".into(),
+            severity: model::Severity::Critical,
+            key: "boot/7".into(),
+            labels: vec![("host".into(), "n1".into()), ("uuid".into(), "GPU-1".into())],
+            text: "NVRM: Xid".into(),
+            body: "{}".into(),
+        };
+        assert_eq!(Event::from(&event).to_model(), event);
+        let odd = Event { severity: "fatal".into(), ..Event::default() };
+        assert_eq!(odd.to_model().severity, model::Severity::Warning);
     }
 }
