@@ -25,6 +25,12 @@ pub enum Unit {
     Megahertz,
     /// Hertz.
     Hertz,
+    /// Bytes per second.
+    BytesPerSecond,
+    /// Floating-point operations per second.
+    FlopsPerSecond,
+    /// US dollars.
+    Dollars,
 }
 
 impl Unit {
@@ -40,6 +46,34 @@ impl Unit {
             Self::Joules => "J",
             Self::Megahertz => "MHz",
             Self::Hertz => "Hz",
+            Self::BytesPerSecond => "B/s",
+            Self::FlopsPerSecond => "FLOP/s",
+            Self::Dollars => "USD",
+        }
+    }
+}
+
+/// How far a value can be relied on by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Trust {
+    /// Counted or measured by the device or the program itself: a fact.
+    A,
+    /// Honest with the caveat that stands beside it.
+    B,
+    /// A hint.
+    C,
+    /// Misleads when it stands alone: shown, never judged by.
+    D,
+}
+
+impl Trust {
+    /// As the API and the UI write it.
+    pub fn letter(self) -> &'static str {
+        match self {
+            Self::A => "A",
+            Self::B => "B",
+            Self::C => "C",
+            Self::D => "D",
         }
     }
 }
@@ -59,6 +93,8 @@ pub struct Desc {
     pub help: &'static str,
     /// How it misleads; empty when it does not.
     pub caveat: &'static str,
+    /// How far it can be relied on; none where nobody graded it.
+    pub trust: Option<Trust>,
 }
 
 impl Desc {
@@ -69,7 +105,7 @@ impl Desc {
         labels: &'static [&'static str],
         help: &'static str,
     ) -> Self {
-        Self { name, unit, kind: MetricKind::Gauge, labels, help, caveat: "" }
+        Self { name, unit, kind: MetricKind::Gauge, labels, help, caveat: "", trust: None }
     }
 
     /// Describes a counter.
@@ -79,13 +115,30 @@ impl Desc {
         labels: &'static [&'static str],
         help: &'static str,
     ) -> Self {
-        Self { name, unit, kind: MetricKind::Counter, labels, help, caveat: "" }
+        Self { name, unit, kind: MetricKind::Counter, labels, help, caveat: "", trust: None }
+    }
+
+    /// Describes a histogram by the name of its family.
+    pub const fn histogram(
+        name: &'static str,
+        unit: Unit,
+        labels: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
+        Self { name, unit, kind: MetricKind::Histogram, labels, help, caveat: "", trust: None }
     }
 
     /// The same metric with a word on how it misleads.
     #[must_use]
     pub const fn caveat(mut self, caveat: &'static str) -> Self {
         self.caveat = caveat;
+        self
+    }
+
+    /// The same metric, graded.
+    #[must_use]
+    pub const fn trust(mut self, trust: Trust) -> Self {
+        self.trust = Some(trust);
         self
     }
 }

@@ -24,7 +24,7 @@ pub use capture::{
     Arbitration, CAPTURE_PREFIX, CaptureDevice, CaptureFailure, CaptureLimits, CaptureOwner, CaptureReport,
     CaptureState, DeviceRole, DriverState, NodeRole,
 };
-pub use desc::{Desc, Unit};
+pub use desc::{Desc, Trust, Unit};
 pub use event::{EVENT_KINDS, Event, EventAsk, Severity};
 pub use kind::MetricKind;
 pub use labels::{Labels, LabelsBuilder};

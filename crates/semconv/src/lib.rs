@@ -4,6 +4,7 @@
 //! of somebody else's stands here once, with where it is from.
 
 pub mod attributes;
+pub mod canonical;
 pub mod export;
 pub mod instruments;
 pub mod peaks;
