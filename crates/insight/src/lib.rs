@@ -2,11 +2,12 @@
 //!
 //! Layer 1. No I/O, no clock, no formats: catalogues, reports and the time are given, and the same facts
 //! always give the same answer. So far: why a chart is missing, where the time of a step and of a run
-//! goes, how far clocks are apart, how much of its peak hardware is made use of, and which faults of devices
-//! have one cause.
+//! goes, how far clocks are apart, how much of its peak hardware is made use of, which faults of devices
+//! have one cause, and what a device has burnt.
 
 pub mod breakdown;
 pub mod clocks;
+pub mod energy;
 pub mod goodput;
 pub mod incidents;
 pub mod mfu;

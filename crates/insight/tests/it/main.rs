@@ -1,5 +1,6 @@
 //! What the crate answers, asked through its public face.
 
+mod energy;
 mod hostile;
 mod incidents;
 mod missing;
