@@ -100,6 +100,8 @@ pub struct Process {
     /// Whether it draws instead of computing.
     #[serde(default)]
     pub draws: bool,
+    /// The GPU instance that it runs in, on a device with MIG.
+    pub gpu_instance: Option<u32>,
 }
 
 /// One MIG instance.

@@ -120,7 +120,8 @@ pub(crate) struct ProcessInfo {
     pub(crate) pid: c_uint,
     /// Bytes; all ones when the driver does not know.
     pub(crate) memory: u64,
-    gpu_instance: c_uint,
+    /// All ones on a device that is not partitioned.
+    pub(crate) gpu_instance: c_uint,
     compute_instance: c_uint,
 }
 

@@ -14,6 +14,9 @@ pub struct GpuProcess {
     pub memory_bytes: Option<u64>,
     /// Whether it computes (CUDA); else it draws.
     pub computes: bool,
+    /// The GPU instance of a partitioned device that it runs in; `None` on a whole device, or when the driver
+    /// does not tell.
+    pub gpu_instance: Option<u32>,
 }
 
 /// Room for the first try.
@@ -46,9 +49,13 @@ fn list(
         count = ask(&mut room)?.min(room.len());
     }
     for process in &room[..count] {
-        if found.iter().all(|known| known.pid != process.pid) {
+        let is_new = |known: &GpuProcess| {
+            known.pid != process.pid || known.gpu_instance.is_some_and(|gi| gi != process.gpu_instance)
+        };
+        if found.iter().all(is_new) {
             let memory_bytes = (process.memory != u64::MAX).then_some(process.memory);
-            found.push(GpuProcess { pid: process.pid, memory_bytes, computes });
+            let gpu_instance = (process.gpu_instance != u32::MAX).then_some(process.gpu_instance);
+            found.push(GpuProcess { pid: process.pid, memory_bytes, computes, gpu_instance });
         }
     }
     Ok(())

@@ -226,7 +226,8 @@ field_214_1 = 2
 fn the_processes_of_a_device_are_listed_with_their_memory() {
     let machine = GpuMachine::new(&gpus(&[WHOLE]));
     let mut sampler = machine.open();
-    let process = |pid, memory_bytes, computes| GpuProcess { pid, memory_bytes, computes };
+    let process =
+        |pid, memory_bytes, computes| GpuProcess { pid, memory_bytes, computes, gpu_instance: None };
     let wanted =
         [process(4711, Some(21_474_836_480), true), process(4712, None, true), process(99, Some(1), false)];
     assert_eq!(sampler.processes(0).unwrap(), wanted);
@@ -236,6 +237,17 @@ fn the_processes_of_a_device_are_listed_with_their_memory() {
         sampler.processes(7),
         Err("cannot list the processes of GPU 7: the driver has no device of this index".into())
     );
+}
+
+#[test]
+fn the_processes_of_a_partitioned_device_say_their_instance() {
+    let mig = "mig = true
+instances = [{ uuid = \"MIG-a\", gpu_instance = 1 }, { uuid = \"MIG-b\", gpu_instance = 2 }]
+processes = [{ pid = 5, gpu_instance = 2 }, { pid = 6, gpu_instance = 1 }, { pid = 5, gpu_instance = 1 }]";
+    let machine = GpuMachine::new(&gpus(&[mig]));
+    let found = machine.open().processes(0).unwrap();
+    let places: Vec<_> = found.iter().map(|process| (process.pid, process.gpu_instance)).collect();
+    assert_eq!(places, [(5, Some(2)), (6, Some(1)), (5, Some(1))]);
 }
 
 #[test]

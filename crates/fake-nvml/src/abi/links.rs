@@ -78,7 +78,7 @@ fn processes(
             infos.add(at).write(ProcessInfo {
                 pid: process.pid,
                 memory: process.memory.unwrap_or(u64::MAX),
-                gpu_instance: c_uint::MAX,
+                gpu_instance: process.gpu_instance.unwrap_or(c_uint::MAX),
                 compute_instance: c_uint::MAX,
             });
         }
