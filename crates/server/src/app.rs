@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) board: Board,
     /// Who reports which card.
     pub(crate) claims: Claims,
+    /// Which agents report which node.
+    pub(crate) nodes: crate::node::Nodes,
     /// What changed lately.
     pub(crate) live: Live,
     /// Turns true when the server stops.

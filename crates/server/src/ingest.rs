@@ -90,6 +90,16 @@ impl Refused {
         }
     }
 
+    /// As an answer says it.
+    pub(crate) fn into_counts(self) -> Vec<Count> {
+        let count = |(reason, (count, example)): (&str, (u64, String))| Count {
+            reason: reason.to_owned(),
+            count,
+            example,
+        };
+        self.reasons.into_iter().map(count).collect()
+    }
+
     /// Notes which series the points are of.
     fn name(&mut self, at: usize, reason: &str, count: u64) {
         if self.series.len() < REFUSED_SERIES_MAX {
@@ -241,6 +251,9 @@ pub(crate) fn outcome(error: &AppendError) -> &'static str {
 /// Decodes, checks and stores a spool's record.
 pub(crate) fn record(shared: &Shared, bytes: &[u8], door: &'static str) -> Result<PushResponse, IngestError> {
     let request = wire::push::decode(bytes)?;
+    if let Some(node) = &request.node {
+        return Ok(crate::node::store(shared, crate::node::check(shared, &request, node)?, door)?);
+    }
     let checked = check(shared, &request)?;
     Ok(store(shared, checked, door)?)
 }
@@ -249,12 +262,7 @@ fn counts(mut refused: Refused, receipt: &Receipt) -> Vec<Count> {
     for (reason, count, example) in &receipt.refused {
         refused.add(reason, *count, || example.clone());
     }
-    let count = |(reason, (count, example)): (&str, (u64, String))| Count {
-        reason: reason.to_owned(),
-        count,
-        example,
-    };
-    refused.reasons.into_iter().map(count).collect()
+    refused.into_counts()
 }
 
 /// Says whether a run may have these names.

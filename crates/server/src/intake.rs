@@ -277,6 +277,14 @@ impl Refusal {
     }
 }
 
+/// The series that labels name, where labels of runs are what they say; why there can't be one, and an
+/// example.
+pub(crate) fn own_identity<'l>(
+    labels: impl Iterator<Item = (&'l str, &'l str)>,
+) -> Result<SeriesIdentity, (&'static str, String)> {
+    identity(labels, true, &[]).map_err(|refusal| (refusal.reason, shorten(refusal.example)))
+}
+
 /// The series that labels name, or why there can't be one.
 fn identity<'l>(
     labels: impl Iterator<Item = (&'l str, &'l str)>,

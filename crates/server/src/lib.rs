@@ -41,6 +41,7 @@ mod m4;
 mod metrana;
 mod metrics;
 mod nearest;
+mod node;
 mod notify;
 pub mod offline;
 mod otlp;
@@ -248,6 +249,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         metrics: metrics::Metrics::new(clock::now_ms()),
         board: board::Board::default(),
         claims: claims::Claims::default(),
+        nodes: node::Nodes::default(),
         live: live::Live::new(clock::now_ms()),
         stopping,
         turns: app::Turns::new(&config),

@@ -13,6 +13,7 @@ use crate::access::Caller;
 use crate::app::{App, blocking, turn};
 use crate::error::ApiError;
 use crate::ingest;
+use crate::node;
 use crate::unpack::{Packing, UnpackError, unpack};
 
 /// Largest body as it travels, bytes.
@@ -22,7 +23,7 @@ const BODY_PIECE_BYTES: usize = 256 << 10;
 /// Name of this door in the counters.
 const DOOR: &str = "push";
 
-/// Takes points, facts and signs of life of a run; the answer comes when they are durable.
+/// Takes points, facts and signs of life of a run, or series and events of a node; the answer comes when they are durable.
 ///
 /// Body and answer are protobuf (`docs/format/push.md`); the body may be packed with zstd or gzip.
 #[utoipa::path(post, operation_id = "push", path = "/api/tg/v1/push",
@@ -66,20 +67,47 @@ async fn take(app: &App, caller: Caller, request: Request) -> Result<Response, A
         let _turn = decoding;
         let request = decode(packing, &body).map_err(unusable)?;
         drop((body, bodies));
-        let checked = ingest::check(&shared, &request).map_err(unusable)?;
-        caller.check_path(checked.run())?;
-        Ok(checked)
+        Checked::of(&shared, &caller, &request)
     })
     .await?;
     let waiting = turn(&app.turns.waiting_kib, checked.bytes().div_ceil(1024)).await?;
     let shared = app.clone();
     let response = blocking(move || {
         let _turn = waiting;
-        Ok(ingest::store(&shared, checked, DOOR)?)
+        Ok(match checked {
+            Checked::Run(checked) => ingest::store(&shared, checked, DOOR)?,
+            Checked::Node(checked) => node::store(&shared, checked, DOOR)?,
+        })
     })
     .await?;
     let bytes = response.encode_to_vec();
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], bytes).into_response())
+}
+
+/// A request that may be stored.
+enum Checked {
+    Run(ingest::Checked),
+    Node(node::Checked),
+}
+
+impl Checked {
+    fn of(app: &App, caller: &Caller, request: &PushRequest) -> Result<Self, ApiError> {
+        let Some(node) = &request.node else {
+            let checked = ingest::check(app, request).map_err(unusable)?;
+            caller.check_path(checked.run())?;
+            return Ok(Self::Run(checked));
+        };
+        // A node is nobody's project.
+        caller.check_unbounded()?;
+        Ok(Self::Node(node::check(app, request, node).map_err(unusable)?))
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Run(checked) => checked.bytes(),
+            Self::Node(checked) => checked.bytes(),
+        }
+    }
 }
 
 fn packing(headers: &HeaderMap) -> Result<Packing, ApiError> {
