@@ -8,7 +8,7 @@ use model::{
 
 use crate::metadata::MetricMetadata;
 use crate::telemetry::Block;
-use crate::{SeriesId, telemetry};
+use crate::{SeriesId, events, telemetry};
 
 /// Settings of a store.
 #[derive(Debug, Clone)]
@@ -34,6 +34,8 @@ pub struct Options {
     pub span_retention_ns: i64,
     /// How long log records are kept, by whole days, nanoseconds.
     pub record_retention_ns: i64,
+    /// How long events are kept, nanoseconds.
+    pub event_retention_ns: i64,
     /// Batches that may wait for the disk.
     pub waiting_batches_max: usize,
     /// Bytes, in memory, of the batches that may wait for the disk.
@@ -59,6 +61,7 @@ impl Default for Options {
             seal_spans: 1 << 19,
             span_retention_ns: 14 * 86_400 * model::NANOS_PER_SECOND,
             record_retention_ns: 14 * 86_400 * model::NANOS_PER_SECOND,
+            event_retention_ns: 90 * 86_400 * model::NANOS_PER_SECOND,
             waiting_batches_max: 4_096,
             waiting_bytes_max: 128 << 20,
             project_series_max: model::SERIES_PER_PROJECT_MAX,
@@ -128,7 +131,9 @@ impl Batch {
         let state: usize =
             self.state.iter().map(|(key, row)| key.len() + row.as_ref().map_or(0, Vec::len) + 128).sum();
         let exemplars: usize = self.exemplars.len() * 1_024;
-        points * size_of::<Sample>() + self.series.len() * 1_024 + change + metadata + state + exemplars + 512
+        let events: usize = self.events.iter().map(|event| 256 + events::bytes_of(event)).sum();
+        let rest = change + metadata + state + exemplars + events + 512;
+        points * size_of::<Sample>() + self.series.len() * 1_024 + rest
     }
 }
 
@@ -186,6 +191,10 @@ pub struct Receipt {
     pub duplicate: bool,
     /// Points stored.
     pub stored: u64,
+    /// Events stored.
+    pub events: u64,
+    /// Events that were there already.
+    pub events_known: u64,
     /// Points that were there already with the same value; only with [`Collision::LastWriteWins`].
     pub repeated: u64,
     /// Numbers in [`Batch::points`] that no series has any more, sorted. Their points are not stored
@@ -193,7 +202,7 @@ pub struct Receipt {
     pub gone: Vec<SeriesId>,
     /// Points refused: reason, count, one example in words. The reasons are `time_out_of_range`,
     /// `label_count`, `series_limit`, `project_series_limit`, `fleet_series_limit` and
-    /// `display_name_taken`.
+    /// `display_name_taken`; of events `event_size` and `event_time`.
     pub refused: Vec<(&'static str, u64, String)>,
     /// Points refused by series: its place in [`Batch::series`], reason, count.
     pub refused_series: Vec<(usize, &'static str, u64)>,

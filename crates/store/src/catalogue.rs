@@ -3,12 +3,14 @@
 //! Everything above talks in [`Change`]s, each of them one durable transaction, and [`Contents`],
 //! read once at open. The tables are described in `docs/format/log.md`.
 
+use std::ops::{ControlFlow, RangeInclusive};
 use std::path::Path;
 use std::sync::Arc;
 
 use model::{RunId, WriterId};
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition};
 
+use crate::events::EventKey;
 use crate::{SeriesId, StateRow};
 
 type Key<const N: usize> = [u8; N];
@@ -25,6 +27,7 @@ const METADATA: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("me
 const TELEMETRY: Table<8> = Table::new("telemetry");
 const TELEMETRY_FILES: Table<8> = Table::new("telemetry_files");
 const EXEMPLARS: Table<8> = Table::new("exemplars");
+const EVENTS: Table<24> = Table::new("events");
 const STATE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("state");
 
 /// Version of tables and rows together.
@@ -78,6 +81,7 @@ pub(crate) struct Change {
     pub(crate) state: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     /// By number, in order of arrival.
     pub(crate) exemplars: Vec<(u64, Option<Vec<u8>>)>,
+    pub(crate) events: Vec<(EventKey, Option<Vec<u8>>)>,
 }
 
 impl Change {
@@ -98,6 +102,7 @@ impl Change {
             && self.telemetry_files.is_empty()
             && self.state.is_empty()
             && self.exemplars.is_empty()
+            && self.events.is_empty()
     }
 }
 
@@ -119,8 +124,9 @@ pub(crate) struct Contents {
     pub(crate) raw_from_ns: Option<i64>,
     pub(crate) exemplars: Vec<(u64, Vec<u8>)>,
     pub(crate) telemetry_files: Vec<(u64, Vec<u8>)>,
-    /// Read of a damaged catalogue only, as are rows of state.
+    /// Read of a damaged catalogue only, as are events and rows of state.
     pub(crate) telemetry: Vec<(u64, Vec<u8>)>,
+    pub(crate) events: Vec<(EventKey, Vec<u8>)>,
     pub(crate) state: Vec<StateRow>,
     /// Rows that are not as they were written, in words.
     pub(crate) damage: Vec<String>,
@@ -326,6 +332,7 @@ impl Catalogue {
                 exemplars: numbered(later(&reading, EXEMPLARS, &mut damage)?),
                 telemetry_files: numbered(later(&reading, TELEMETRY_FILES, &mut damage)?),
                 telemetry: Vec::new(),
+                events: Vec::new(),
                 state: Vec::new(),
                 damage,
             })
@@ -340,6 +347,18 @@ impl Catalogue {
     /// The same of rows of spans and log records.
     pub(crate) fn telemetry_rows(&self, each: &mut EachRow<'_>) -> Result<()> {
         self.each_row(TELEMETRY, each)
+    }
+
+    /// Hands the keys of events to `each`, in order of time.
+    pub(crate) fn event_keys(&self, each: &mut dyn FnMut(EventKey)) -> Result<()> {
+        guarded(|| {
+            let reading = self.0.database()?.begin_read()?;
+            let Some(table) = opened(&reading, EVENTS)? else { return Ok(()) };
+            for row in table.iter()? {
+                each(row?.0.value());
+            }
+            Ok(())
+        })
     }
 
     fn each_row(&self, table: Table<8>, each: &mut EachRow<'_>) -> Result<()> {
@@ -391,6 +410,27 @@ pub(crate) fn state(snapshot: &Snapshot, prefix: &[u8], damage: &mut Vec<String>
     })
 }
 
+/// Takes an event's key and, unless it is damaged, its row.
+pub(crate) type EachEvent<'a> = dyn FnMut(EventKey, Option<&[u8]>) -> ControlFlow<()> + 'a;
+
+/// Hands the events within `keys` to `each`, the latest first.
+pub(crate) fn events(
+    snapshot: &Snapshot,
+    keys: RangeInclusive<EventKey>,
+    each: &mut EachEvent<'_>,
+) -> Result<()> {
+    guarded(|| {
+        let Some(table) = opened(&snapshot.0, EVENTS)? else { return Ok(()) };
+        for row in table.range(keys)?.rev() {
+            let (key, sealed) = row?;
+            if each(key.value(), unsealed(&key.value(), sealed.value())).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    })
+}
+
 fn put_telemetry(writing: &redb::WriteTransaction, change: &Change) -> Result<()> {
     let number = |id: &u64| id.to_be_bytes();
     if !change.telemetry.is_empty() || change.telemetry_before.is_some() {
@@ -407,6 +447,10 @@ fn put_telemetry(writing: &redb::WriteTransaction, change: &Change) -> Result<()
     if !change.exemplars.is_empty() {
         let mut table = writing.open_table(EXEMPLARS)?;
         put(&mut table, change.exemplars.iter().map(|(id, row)| (number(id), row.as_deref())))?;
+    }
+    if !change.events.is_empty() {
+        let mut table = writing.open_table(EVENTS)?;
+        put(&mut table, change.events.iter().map(|(key, row)| (*key, row.as_deref())))?;
     }
     if !change.state.is_empty() {
         let mut table = writing.open_table(STATE)?;
@@ -437,6 +481,7 @@ pub(crate) fn write_copy(snapshot: &Snapshot, path: &Path) -> Result<()> {
         copy(reading, &writing, TELEMETRY)?;
         copy(reading, &writing, TELEMETRY_FILES)?;
         copy(reading, &writing, EXEMPLARS)?;
+        copy(reading, &writing, EVENTS)?;
         copy(reading, &writing, STATE)?;
         writing.commit()?;
         Ok(())
@@ -489,6 +534,7 @@ pub(crate) fn salvage(path: &Path) -> (Contents, Vec<Vec<u8>>) {
         exemplars: numbered(sound_later(reading, EXEMPLARS, &mut damage)),
         telemetry_files: numbered(sound_later(reading, TELEMETRY_FILES, &mut damage)),
         telemetry: numbered(sound_later(reading, TELEMETRY, &mut damage)),
+        events: sound_later(reading, EVENTS, &mut damage),
         state: sound_state(reading, &mut damage),
         damage: Vec::new(),
     };

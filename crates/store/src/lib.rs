@@ -17,6 +17,7 @@ mod codec;
 mod column;
 mod committer;
 mod counting;
+mod events;
 mod exemplars;
 mod head;
 mod index;
@@ -50,14 +51,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use model::{
-    Exemplar, LogRecord, RecordAsk, RolledUp, RollupAsk, RollupBucket, RunId, RunRecord, SeriesIdentity,
-    Span, SpanAsk,
+    Event, EventAsk, Exemplar, LogRecord, RecordAsk, RolledUp, RollupAsk, RollupBucket, RunId, RunRecord,
+    SeriesIdentity, Span, SpanAsk,
 };
 
 pub use backup::{Backup, BackupError};
 pub use batch::{AppendError, Batch, Collision, OpenError, Options, Receipt, SeriesBatch};
 pub use chunk::{Chunk, Summary};
 pub use counting::{LabelCount, PopulationCount, TakeValue};
+pub use events::{EVENT_BYTES_MAX, EVENTS_MAX};
 pub use exemplars::{EXEMPLARS_MAX, EXEMPLARS_PER_SERIES_MAX};
 pub use matcher::{MatchOp, Matcher};
 pub use metadata::MetricMetadata;
@@ -83,6 +85,8 @@ pub struct Status {
     pub spans: u64,
     /// Log records kept.
     pub records: u64,
+    /// Events kept.
+    pub events: u64,
     /// Spans and log records in memory, not yet in a file.
     pub head_rows: u64,
     /// Segment files.
@@ -316,6 +320,16 @@ impl Store {
     ) -> Result<(), ReadError> {
         self.0.inner.records(ask, visit);
         Ok(())
+    }
+
+    /// Hands the events that are asked for to `visit`, newest first. Reads the disk. A damaged row is left
+    /// out and reported in [`Status::damage`].
+    pub fn events(
+        &self,
+        ask: &EventAsk,
+        visit: &mut dyn FnMut(Event) -> ControlFlow<()>,
+    ) -> Result<(), ReadError> {
+        self.0.inner.events(ask, visit)
     }
 
     /// The exemplars of a series with `from_ns <= time <= to_ns`, in order of time. Of each series the

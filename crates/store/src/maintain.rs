@@ -52,6 +52,7 @@ impl Inner {
         }
         self.maintain_telemetry(&mut maintenance.telemetry_since_ns, now_ns)?;
         self.expire(now_ns)?;
+        self.expire_events(now_ns)?;
         if self.roll(now_ns)? {
             // Files are merged when what they hold is in roll-ups, so that it is rolled up once.
             return Ok(());

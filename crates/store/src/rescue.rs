@@ -141,6 +141,7 @@ fn adopt(
         telemetry_before: None,
         telemetry_files: contents.telemetry_files.into_iter().map(|(id, row)| (id, Some(row))).collect(),
         state: contents.state.into_iter().map(|(key, row)| (key, Some(row))).collect(),
+        events: contents.events.into_iter().map(|(key, row)| (key, Some(row))).collect(),
         exemplars: contents.exemplars.into_iter().map(|(id, row)| (id, Some(row))).collect(),
     };
     let telemetry = change.telemetry.iter().map(|(id, _)| *id + 1).max().unwrap_or(1);

@@ -8,6 +8,7 @@ use model::{Labels, RunId, RunRecord, Sample, SeriesIdentity, WriterId};
 use crate::SeriesId;
 use crate::by_number::ByNumber;
 use crate::chunk::Summary;
+use crate::events::Events;
 use crate::exemplars::Exemplars;
 use crate::head::{Head, MemoryChunk};
 use crate::index::Index;
@@ -153,6 +154,7 @@ pub(crate) struct State {
     /// Spans and log records.
     pub(crate) telemetry: Telemetry,
     pub(crate) exemplars: Exemplars,
+    pub(crate) events: Events,
 }
 
 impl State {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use model::{
-    Exemplar, LABELS_PER_SERIES_MAX, RunChange, RunId, RunRecord, SERIES_PER_RUN_METRIC_MAX, Sample,
+    Event, Exemplar, LABELS_PER_SERIES_MAX, RunChange, RunId, RunRecord, SERIES_PER_RUN_METRIC_MAX, Sample,
     SeriesIdentity, WriterId,
 };
 
@@ -14,6 +14,7 @@ use crate::appended::Appended;
 use crate::batch::{AppendError, Collision, Options, Packed, Receipt, SeriesBatch};
 use crate::catalogue::{Change, Counters};
 use crate::chunk;
+use crate::events::{self, EVENT_BYTES_MAX, EVENTS_MAX, EventRows};
 use crate::exemplars::ExemplarRows;
 use crate::head::{self, MemoryChunk};
 use crate::metadata::{METRICS_MAX, MetricMetadata};
@@ -59,6 +60,7 @@ pub(crate) struct Decided {
     first_block: u64,
     exemplars: Vec<(SeriesId, Exemplar)>,
     exemplar_rows: ExemplarRows,
+    event_rows: EventRows,
 }
 
 /// Points of one series with their final times.
@@ -119,6 +121,7 @@ impl<'a> Staging<'a> {
             self.decided.state.extend(batch.state);
             self.decided.blocks.extend(blocks);
             self.take_exemplars(batch.exemplars);
+            self.take_events(batch.events, &mut receipt);
         }
         let writer = batch.writer.map(|(writer, _)| writer);
         let writer = writer.or_else(|| batch.change.as_ref()?.session.as_ref().map(|(writer, _)| *writer));
@@ -179,6 +182,26 @@ impl<'a> Staging<'a> {
             let known =
                 self.state.by_identity.get(&bytes[..]).or_else(|| self.decided.series.get(&bytes[..]));
             self.decided.exemplars.extend(known.map(|series| (*series, exemplar)));
+        }
+    }
+
+    fn take_events(&mut self, events: Vec<Event>, receipt: &mut Receipt) {
+        for event in events {
+            if !(-TIME_NS_MAX..=TIME_NS_MAX).contains(&event.time_ns) {
+                let example =
+                    || format!("event `{}`: times lie between 1823 and 2116", shortened(&event.key));
+                receipt.refuse("event_time", 1, example);
+            } else if events::bytes_of(&event) > EVENT_BYTES_MAX {
+                let example = || {
+                    let (key, bytes) = (shortened(&event.key), events::bytes_of(&event));
+                    format!("event `{key}` has {bytes} bytes, at most {EVENT_BYTES_MAX} are kept")
+                };
+                receipt.refuse("event_size", 1, example);
+            } else if self.decided.event_rows.add(&self.state.events, event) {
+                receipt.events += 1;
+            } else {
+                receipt.events_known += 1;
+            }
         }
     }
 
@@ -427,6 +450,8 @@ impl<'a> Staging<'a> {
         counters.telemetry += change.telemetry.len() as u64;
         decided.exemplar_rows = state.exemplars.place(std::mem::take(&mut decided.exemplars));
         change.exemplars = decided.exemplar_rows.encode();
+        decided.event_rows.bound(&state.events, EVENTS_MAX);
+        change.events = decided.event_rows.encode();
         (change, counters, decided)
     }
 }
@@ -491,6 +516,7 @@ impl Decided {
             state.telemetry.push(number, block);
         }
         state.exemplars.apply(self.exemplar_rows);
+        state.events.apply(self.event_rows);
         for (id, samples) in self.appended.iter() {
             state.push(id, Vec::new(), samples);
         }

@@ -450,6 +450,7 @@ impl Inner {
             segments: state.segments.len() as u64,
             spans: state.telemetry.rows(Kind::Spans),
             records: state.telemetry.rows(Kind::Records),
+            events: state.events.len() as u64,
             head_rows: state.telemetry.head_rows(),
             disk_bytes: catalogue_bytes + class_bytes.iter().map(|(_, bytes)| bytes).sum::<u64>(),
             class_bytes,
@@ -548,6 +549,7 @@ fn load(
         }
     })?;
     load_telemetry_files(dir, &mut state, &contents, damage);
+    catalogue.event_keys(&mut |key| state.events.insert(key))?;
     catalogue.telemetry_rows(&mut |number, row| match row.and_then(telemetry::decode_row) {
         Ok(block) => state.telemetry.push(number, block),
         Err(why) => damage(format!("row {number} of spans in `{}`: {why}", catalogue_path(dir).display())),

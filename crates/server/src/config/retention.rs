@@ -1,4 +1,4 @@
-//! How long samples of no run, their roll-ups, spans and log records are kept, and how many series there
+//! How long samples of no run, their roll-ups, spans, log records and events are kept, and how many series there
 //! may be.
 
 use std::time::Duration;
@@ -20,6 +20,8 @@ pub struct RetentionConfig {
     pub spans: Duration,
     /// How long log records are kept.
     pub records: Duration,
+    /// How long events are kept.
+    pub events: Duration,
     /// Most series of the runs of one project.
     pub project_series: usize,
     /// Most series that belong to no run.
@@ -39,6 +41,7 @@ impl Default for RetentionConfig {
             rollup_15m: days(365),
             spans: days(14),
             records: days(14),
+            events: days(90),
             project_series: model::SERIES_PER_PROJECT_MAX,
             fleet_series: model::FLEET_SERIES_MAX,
         }
@@ -57,6 +60,7 @@ impl RetentionConfig {
             quarter_retention_ns: nanos(self.rollup_15m),
             span_retention_ns: nanos(self.spans),
             record_retention_ns: nanos(self.records),
+            event_retention_ns: nanos(self.events),
             project_series_max: self.project_series,
             fleet_series_max: self.fleet_series,
             ..store::Options::default()
@@ -74,7 +78,7 @@ fn count(text: &str) -> Result<usize, String> {
 }
 
 /// Those settings.
-pub(super) const FIELDS: [Field; 8] = [
+pub(super) const FIELDS: [Field; 9] = [
     field(
         "retention_raw",
         "retention-raw",
@@ -138,6 +142,17 @@ pub(super) const FIELDS: [Field; 8] = [
         "How long log records are kept, by whole days; those of a deleted run go with it",
         |c, v| {
             c.retention.records = duration(one(v)?)?;
+            Ok(())
+        },
+    ),
+    field(
+        "retention_events",
+        "retention-events",
+        Shape::Duration,
+        "90d",
+        "How long events are kept: what a kernel's log said of a GPU, incidents; beyond 500,000 the oldest go early",
+        |c, v| {
+            c.retention.events = duration(one(v)?)?;
             Ok(())
         },
     ),

@@ -9,6 +9,7 @@ mod backup;
 mod crash;
 mod damage;
 mod deletion;
+mod events;
 mod fixture;
 mod full_disk;
 mod laws;
