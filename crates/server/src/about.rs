@@ -15,6 +15,8 @@ pub(crate) struct About {
     pub(crate) help: String,
     /// How it misleads.
     pub(crate) caveat: &'static str,
+    /// How far it can be relied on; empty where nobody graded it.
+    pub(crate) trust: &'static str,
 }
 
 /// Series that a histogram or summary is made of, by the ends of their names.
@@ -34,7 +36,7 @@ impl<'c> Catalog<'c> {
     /// those of trainers' instruments, and how it misleads by these alone. A part of a family is
     /// described by the whole.
     pub(crate) fn about(&self, store: &Store, metric: &str) -> About {
-        let ours = || self.0.get(metric).map(|desc| ours(desc));
+        let ours = || self.0.get(metric).copied().or_else(|| semconv::canonical::find(metric)).map(ours);
         let known = ours().or_else(|| of_family(metric, instrument).map(theirs)).unwrap_or_default();
         let told = |name: &str| store.metadata(Some(name)).pop();
         match of_family(metric, told) {
@@ -44,6 +46,7 @@ impl<'c> Catalog<'c> {
                 unit: some_or(&told.unit, known.unit),
                 help: some_or(&told.help, known.help),
                 caveat: known.caveat,
+                trust: known.trust,
             },
         }
     }
@@ -64,6 +67,7 @@ fn theirs(instrument: &Instrument) -> About {
         unit: instrument.unit_meant.to_owned(),
         help: instrument.help.to_owned(),
         caveat: instrument.caveat,
+        trust: "",
     }
 }
 
@@ -73,6 +77,7 @@ fn ours(desc: &Desc) -> About {
         unit: desc.unit.symbol().to_owned(),
         help: desc.help.to_owned(),
         caveat: desc.caveat,
+        trust: desc.trust.map_or("", model::Trust::letter),
     }
 }
 
@@ -122,6 +127,16 @@ mod tests {
         let about = Catalog::new(&[]).about(&store, "megatron_training_step_duration_ms_milliseconds_bucket");
         assert_eq!((about.kind, about.unit.as_str()), (MetricKind::Histogram, "ms"));
         assert_eq!(Catalog::new(&[]).about(&store, "nobody_knows_total"), About::default());
+    }
+
+    #[test]
+    fn canonical_series_are_described_with_their_trust() {
+        let (_dir, store) = store_that_was_told("other", MetricKind::Gauge, "", "");
+        let about = Catalog::new(&[]).about(&store, "tg_engine_ttft_seconds_bucket");
+        assert_eq!((about.kind, about.unit.as_str(), about.trust), (MetricKind::Histogram, "s", "B"));
+        let about = Catalog::new(&[]).about(&store, "tg_gpu_busy_ratio");
+        assert_eq!(about.trust, "D");
+        assert!(about.caveat.contains("One small kernel"), "{}", about.caveat);
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Metric {
     fn of(series: &SeriesInfo, (shared, run): (&Shared, RunId), catalog: &Catalog<'_>) -> Self {
         let placed =
             || shared.sources.step_lines.of(shared, run, series).and_then(|line| line.at(series.time_ns.1));
-        let About { kind, unit, help, caveat } = catalog.about(&shared.store, series.labels.metric());
+        let About { kind, unit, help, caveat, .. } = catalog.about(&shared.store, series.labels.metric());
         let grows = kind != MetricKind::Unknown && only_grows(series.labels.metric(), kind);
         let kind = if grows { MetricKind::Counter } else { MetricKind::Gauge };
         Self {

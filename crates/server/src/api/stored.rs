@@ -43,14 +43,17 @@ pub(crate) struct StoredMetric {
     help: String,
     /// How it misleads; empty when it does not, or it is not known.
     caveat: &'static str,
+    /// How far it can be relied on by itself: `A` a fact, `B` with its caveat, `C` a hint, `D` misleads
+    /// alone; empty where nobody graded it.
+    trust: &'static str,
     /// Series that it has.
     series: u64,
 }
 
 impl StoredMetric {
     pub(crate) fn of(name: &str, series: u64, about: About) -> Self {
-        let About { kind, unit, help, caveat } = about;
-        Self { name: name.to_owned(), of: kind, unit, help, caveat, series }
+        let About { kind, unit, help, caveat, trust } = about;
+        Self { name: name.to_owned(), of: kind, unit, help, caveat, trust, series }
     }
 }
 
