@@ -1,0 +1,134 @@
+//! The steps of a training job: every rank computes, then all exchange, and nobody goes on before the last.
+
+use std::sync::Arc;
+
+use crate::scenario::{FaultKind, JobGroup, Scenario, ScenarioError};
+
+/// One step of all ranks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// Its number, from 0.
+    pub number: u64,
+    /// When it began, seconds.
+    pub start: f64,
+    /// How long each rank was busy itself, its data included, seconds.
+    pub own: Vec<f64>,
+    /// How long each rank read its data, seconds.
+    pub data: Vec<f64>,
+    /// How long the exchange took, seconds.
+    pub communication: f64,
+    /// How long it took, seconds: the longest own time and the exchange.
+    pub length: f64,
+}
+
+impl Step {
+    /// How long a rank waited for the others and the exchange, seconds.
+    pub fn wait(&self, rank: usize) -> f64 {
+        self.length - self.own.get(rank).copied().unwrap_or(self.length)
+    }
+
+    /// When it was done.
+    pub fn end(&self) -> f64 {
+        self.start + self.length
+    }
+}
+
+/// A job and how far it is.
+#[derive(Debug, Clone)]
+pub struct Job {
+    scenario: Arc<Scenario>,
+    index: usize,
+    ranks: Vec<(String, u32)>,
+    number: u64,
+    at: f64,
+}
+
+impl Job {
+    /// The job at this place in the scenario, before its first step.
+    pub fn new(scenario: Arc<Scenario>, index: usize) -> Result<Self, ScenarioError> {
+        let group = scenario.jobs.get(index).ok_or_else(|| {
+            ScenarioError::Invalid(format!("there is no job {index}, there are {}", scenario.jobs.len()))
+        })?;
+        let gpus =
+            |host: &str| scenario.hosts().find(|(name, _)| name == host).map_or(0, |(_, group)| group.gpus);
+        let ranks = scenario
+            .range(&group.hosts)?
+            .into_iter()
+            .flat_map(|host| (0..gpus(&host)).map(move |gpu| (host.clone(), gpu)))
+            .collect();
+        let at = group.start;
+        Ok(Self { scenario, index, ranks, number: 0, at })
+    }
+
+    /// What the scenario says of it.
+    pub fn group(&self) -> &JobGroup {
+        &self.scenario.jobs[self.index]
+    }
+
+    /// Host and card of each rank.
+    pub fn ranks(&self) -> &[(String, u32)] {
+        &self.ranks
+    }
+
+    /// When every rank can take part again, if one can't now; infinite for never.
+    fn held_until(&self, at: f64) -> Option<f64> {
+        use FaultKind::{FallOff, Hang, Reboot};
+        self.ranks
+            .iter()
+            .flat_map(|(host, gpu)| self.scenario.faults_of(host, *gpu, at))
+            .filter(|fault| matches!(fault.kind, FallOff | Hang | Reboot))
+            .map(|fault| fault.lasts.map_or(f64::INFINITY, |lasts| fault.at + lasts))
+            .reduce(f64::max)
+    }
+
+    fn data(&self, rank: usize, at: f64) -> f64 {
+        let (host, gpu) = &self.ranks[rank];
+        let slow: f64 = self
+            .scenario
+            .faults_of(host, *gpu, at)
+            .filter(|fault| fault.kind == FaultKind::SlowLoader)
+            .map(|fault| fault.seconds.unwrap_or(0.15))
+            .sum();
+        self.group().data + slow
+    }
+
+    /// The next step, if it ends within `until`; none while a rank can't take part.
+    pub fn next_until(&mut self, until: f64) -> Option<Step> {
+        while let Some(free) = self.held_until(self.at) {
+            if free > until {
+                return None;
+            }
+            self.at = free;
+        }
+        let group = self.group();
+        let (compute, communication, jitter) = (group.compute, group.communication, group.jitter);
+        let usual = group.data;
+        let data: Vec<f64> = (0..self.ranks.len()).map(|rank| self.data(rank, self.at)).collect();
+        let own: Vec<f64> = self
+            .ranks
+            .iter()
+            .enumerate()
+            .map(|(rank, (host, gpu))| {
+                let busy = (compute - usual).max(0.0) * (1.0 + jitter * wobble(rank as u64, self.number));
+                busy / self.scenario.clock_share(host, *gpu, self.at) + data[rank]
+            })
+            .collect();
+        let length = own.iter().copied().fold(0.0, f64::max) + communication;
+        if self.at + length > until {
+            return None;
+        }
+        let step = Step { number: self.number, start: self.at, own, data, communication, length };
+        self.number += 1;
+        self.at += length;
+        Some(step)
+    }
+}
+
+/// Noise in [-0.5, 0.5) that a step's rank always has.
+fn wobble(rank: u64, step: u64) -> f64 {
+    let mixed = 7_919_u64
+        .wrapping_mul(rank)
+        .wrapping_add(104_729_u64.wrapping_mul(step))
+        .wrapping_add(31_u64.wrapping_mul(rank.wrapping_mul(step)));
+    (mixed % 2_003) as f64 / 2_003.0 - 0.5
+}
