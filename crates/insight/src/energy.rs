@@ -66,24 +66,30 @@ pub struct Reading {
 pub const METER_BYTES: usize = 40;
 
 impl Meter {
-    /// Begins with a first reading, which counts as it is.
-    pub fn new(time_ns: i64, raw_joules: f64) -> Self {
-        Self { time_ns, raw_joules, base_joules: raw_joules, base_time_ns: time_ns, joules: raw_joules }
+    /// Begins with a first reading, which counts as it is; none of what is no energy.
+    pub fn begin(time_ns: i64, raw_joules: f64) -> Option<Self> {
+        is_energy(raw_joules).then_some(Self {
+            time_ns,
+            raw_joules,
+            base_joules: raw_joules,
+            base_time_ns: time_ns,
+            joules: raw_joules,
+        })
     }
 
-    /// The sum so far, joules.
-    pub fn joules(&self) -> f64 {
-        self.joules
+    /// What the last reading came to.
+    pub fn now(&self) -> Reading {
+        Reading { joules: self.joules, oddity: None }
     }
 
     /// Takes a reading. None for one that is older than the last, or is no energy: it changes nothing. The
     /// last once more gives the same again.
     pub fn read(&mut self, time_ns: i64, raw_joules: f64, limit_watts: Option<f64>) -> Option<Reading> {
-        if !raw_joules.is_finite() || raw_joules < 0.0 || time_ns < self.time_ns {
+        if !is_energy(raw_joules) || time_ns < self.time_ns {
             return None;
         }
         if time_ns == self.time_ns {
-            return (raw_joules == self.raw_joules).then_some(Reading { joules: self.joules, oddity: None });
+            return (raw_joules == self.raw_joules).then_some(self.now());
         }
         let limit = limit_watts.filter(|limit| limit.is_finite() && *limit > 0.0);
         let bound_watts = limit.map_or(POWER_MAX_WATTS, |limit| limit * LIMIT_FACTOR);
@@ -147,11 +153,13 @@ impl Meter {
             base_time_ns: base_time.cast_signed(),
             joules: f64::from_bits(sum),
         };
-        let is_sound = [meter.raw_joules, meter.base_joules, meter.joules]
-            .into_iter()
-            .all(|joules| joules.is_finite() && joules >= 0.0);
+        let is_sound = [meter.raw_joules, meter.base_joules, meter.joules].into_iter().all(is_energy);
         is_sound.then_some(meter)
     }
+}
+
+fn is_energy(joules: f64) -> bool {
+    joules.is_finite() && joules >= 0.0
 }
 
 fn seconds(from_ns: i64, to_ns: i64) -> f64 {

@@ -11,7 +11,7 @@ const AMD_JOULES: f64 = 15.3e-6;
 #[test]
 fn a_steady_counter_comes_out_as_it_went_in() {
     // 41 readings, 15 s apart, of a card at 597 W, in millijoules from 9.1e12.
-    let mut meter = Meter::new(0, 9.1e9);
+    let mut meter = Meter::begin(0, 9.1e9).unwrap();
     for at in 1..=40 {
         let raw = 9.1e9 + f64::from(at) * 597.282_048_2 * 15.0;
         let read = meter.read(i64::from(at) * STEP_NS, raw, Some(700.0)).unwrap();
@@ -23,7 +23,7 @@ fn a_steady_counter_comes_out_as_it_went_in() {
 #[test]
 fn a_small_step_back_adds_nothing_until_it_is_made_up_for() {
     let (before, after) = (4_750_896_266.0 * AMD_JOULES, 4_736_943_791.0 * AMD_JOULES);
-    let mut meter = Meter::new(0, before);
+    let mut meter = Meter::begin(0, before).unwrap();
     let read = meter.read(STEP_NS, after, Some(750.0)).unwrap();
     assert_eq!(read.oddity, Some(Oddity::Backward));
     assert_eq!(read.joules, before, "72,475 J more would be 4.83 kW for 15 s");
@@ -35,7 +35,7 @@ fn a_small_step_back_adds_nothing_until_it_is_made_up_for() {
 
 #[test]
 fn a_new_beginning_counts_what_was_burnt_since() {
-    let mut meter = Meter::new(0, 9.1e9);
+    let mut meter = Meter::begin(0, 9.1e9).unwrap();
     let read = meter.read(STEP_NS, 6_000.0, Some(700.0)).unwrap();
     assert_eq!((read.joules, read.oddity), (9.1e9 + 6_000.0, Some(Oddity::Reset)));
     let read = meter.read(2 * STEP_NS, 12_000.0, Some(700.0)).unwrap();
@@ -44,19 +44,19 @@ fn a_new_beginning_counts_what_was_burnt_since() {
 
 #[test]
 fn what_no_card_burns_is_left_out() {
-    let mut meter = Meter::new(0, 1_000.0);
+    let mut meter = Meter::begin(0, 1_000.0).unwrap();
     let read = meter.read(STEP_NS, 1_000.0 + 1.6 * 700.0 * 15.0, Some(700.0)).unwrap();
     assert_eq!((read.joules, read.oddity), (1_000.0, Some(Oddity::Implausible)));
     let read = meter.read(2 * STEP_NS, 1_000.0 + 2.6 * 700.0 * 15.0, Some(700.0)).unwrap();
     assert_eq!((read.joules, read.oddity), (1_000.0 + 700.0 * 15.0, None));
-    let mut unknown = Meter::new(0, 0.0);
+    let mut unknown = Meter::begin(0, 0.0).unwrap();
     assert_eq!(unknown.read(NANOS_PER_SECOND, 1_999.0, None).unwrap().oddity, None);
     assert_eq!(unknown.read(2 * NANOS_PER_SECOND, 4_001.0, None).unwrap().oddity, Some(Oddity::Implausible));
 }
 
 #[test]
 fn a_count_that_stays_behind_is_taken_as_it_is() {
-    let mut meter = Meter::new(0, 9.1e9);
+    let mut meter = Meter::begin(0, 9.1e9).unwrap();
     for at in 1..=41 {
         let read = meter.read(at * STEP_NS, 5e9 + at as f64 * 6_000.0, Some(700.0)).unwrap();
         assert_eq!(read.joules, 9.1e9);
@@ -67,7 +67,7 @@ fn a_count_that_stays_behind_is_taken_as_it_is() {
 
 #[test]
 fn what_is_late_or_no_energy_changes_nothing() {
-    let mut meter = Meter::new(STEP_NS, 100.0);
+    let mut meter = Meter::begin(STEP_NS, 100.0).unwrap();
     for (time, raw) in [(0, 200.0), (2 * STEP_NS, f64::NAN), (2 * STEP_NS, -1.0), (STEP_NS, 101.0)] {
         assert_eq!(meter.read(time, raw, None), None);
     }
@@ -102,7 +102,7 @@ fn readings() -> impl Strategy<Value = Vec<(f64, f64)>> {
 proptest! {
     #[test]
     fn it_never_falls_and_never_rises_faster_than_a_card_can_burn(readings in readings()) {
-        let mut meter = Meter::new(0, 7e8);
+        let mut meter = Meter::begin(0, 7e8).unwrap();
         let (mut time_ns, mut sum) = (0, 7e8);
         for (seconds, raw) in readings {
             let before_ns = time_ns;
