@@ -3,7 +3,7 @@
 //! Layer 1. No I/O, no clock, no formats: catalogues, reports and the time are given, and the same facts
 //! always give the same answer. So far: why a chart is missing, where the time of a step and of a run
 //! goes, how far clocks are apart, how much of its peak hardware is made use of, which faults of devices
-//! have one cause, and what a device has burnt.
+//! have one cause, what a device has burnt, and what holds a served model back.
 
 pub mod breakdown;
 pub mod clocks;
@@ -12,4 +12,5 @@ pub mod goodput;
 pub mod incidents;
 pub mod mfu;
 pub mod missing;
+pub mod serving;
 mod sweep;

@@ -5,4 +5,5 @@ mod hostile;
 mod incidents;
 mod missing;
 mod scene;
+mod serving;
 mod steps;
