@@ -4,7 +4,9 @@
 //! Layer 2; knows nothing of the server. Every part is a [`Source`] that adds to the [`Snapshot`] of a tick.
 
 mod cards;
+mod log;
 mod tick;
 
 pub use cards::{Card, Cards, SharedCards};
+pub use log::{KernelLog, LogInput, LogOptions, SharedHeard};
 pub use tick::{Reading, Snapshot, Source, Tick};

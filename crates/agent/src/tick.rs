@@ -48,6 +48,12 @@ pub trait Source: Send {
     /// then tried again with the next.
     fn kept(&mut self) {}
 
-    /// The agent ends: lets go of what keeps a device from being reset.
+    /// The agent ends, or is told to let go of devices: gives up what keeps a device from being reset.
     fn release(&mut self) {}
+
+    /// Whether it keeps devices open: then it is released, and not read, while the agent is told to let go of
+    /// them for a reset.
+    fn holds_devices(&self) -> bool {
+        false
+    }
 }

@@ -42,6 +42,11 @@ impl Host {
     pub fn boot_id(&self) -> String {
         String::new()
     }
+
+    /// Unknown here.
+    pub fn uptime_ns(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Yields nothing.

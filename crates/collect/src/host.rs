@@ -61,6 +61,12 @@ impl Host {
         if is_uuid { String::from_utf8_lossy(read).into_owned() } else { String::new() }
     }
 
+    /// How long the machine has been up, nanoseconds; `None` when it does not tell.
+    pub fn uptime_ns(&self) -> Option<u64> {
+        let mut buffer = Buffer::new();
+        crate::parse::uptime_ns(PseudoFile::read_once(&self.path(b"/proc/uptime"), &mut buffer).ok()?)
+    }
+
     /// Where an absolute path of the machine lies.
     pub(crate) fn path(&self, absolute: &[u8]) -> PathBuf {
         let relative = absolute.iter().position(|byte| *byte != b'/').map_or(&[][..], |at| &absolute[at..]);

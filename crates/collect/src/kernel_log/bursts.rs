@@ -53,6 +53,13 @@ impl<K: Ord + Clone> Bursts<K> {
         }
     }
 
+    /// Gives what was held back since this was asked last, and goes on counting in the same windows: for who
+    /// keeps nothing back from one look to the next.
+    pub fn held(&mut self) -> Vec<(Option<K>, u64)> {
+        let held = self.windows.iter_mut().filter(|(_, window)| window.held > 0);
+        held.map(|(kind, window)| (kind.clone(), std::mem::take(&mut window.held))).collect()
+    }
+
     /// Ends the windows that are over and gives what was held back in them. Asked before each report and
     /// from time to time.
     pub fn ended(&mut self, at_us: u64) -> Vec<(Option<K>, u64)> {
@@ -83,6 +90,18 @@ mod tests {
         assert_eq!(bursts.ended(999_999), []);
         assert_eq!(bursts.ended(1_000_000), [(Some(("gpu", 45)), 11_755)]);
         assert_eq!(bursts.take(("gpu", 45), 1_000_001), Burst::Pass);
+    }
+
+    #[test]
+    fn what_is_held_is_told_once_and_the_window_goes_on() {
+        let mut bursts = Bursts::new(1, 100);
+        for at in 0..4 {
+            bursts.take("a", at);
+        }
+        assert_eq!(bursts.held(), [(Some("a"), 3)]);
+        assert_eq!(bursts.held(), []);
+        assert_eq!(bursts.take("a", 99), Burst::Held);
+        assert_eq!(bursts.ended(100), [(Some("a"), 1)]);
     }
 
     #[test]

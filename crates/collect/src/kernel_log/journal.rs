@@ -150,6 +150,7 @@ impl Entry {
             b"SYSLOG_FACILITY" => record.facility = number().and_then(|value| u32::try_from(value).ok()),
             b"_TRANSPORT" => self.is_of_kernel = Some(text == "kernel"),
             b"_BOOT_ID" => record.boot_id = Some(plain_boot_id(&text)),
+            b"__CURSOR" => record.cursor = Some(text.into_owned()).filter(|_| !is_cut),
             b"_HOSTNAME" => record.host = Some(text.into_owned()),
             b"_SOURCE_MONOTONIC_TIMESTAMP" => record.monotonic_us = number(),
             b"__MONOTONIC_TIMESTAMP" => self.arrived_us = number(),

@@ -75,6 +75,8 @@ pub struct Record {
     pub boot_id: Option<String>,
     /// The host it is of.
     pub host: Option<String>,
+    /// Where it stands in the journal: what a reader goes on behind.
+    pub cursor: Option<String>,
     /// Named fields beside the text, such as the kernel's `DEVICE`.
     pub fields: Vec<(String, String)>,
     /// It is a part of a line.
@@ -107,7 +109,7 @@ impl Record {
 }
 
 /// A boot id as journald writes it: the kernel's has dashes.
-pub(crate) fn plain_boot_id(boot_id: &str) -> String {
+pub fn plain_boot_id(boot_id: &str) -> String {
     boot_id.trim().chars().filter(|c| *c != '-').collect::<String>().to_ascii_lowercase()
 }
 

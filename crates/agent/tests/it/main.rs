@@ -1,0 +1,5 @@
+//! The public face of `agent`, on folders that stand for machines, fake drivers and this machine.
+#![expect(clippy::unwrap_used, reason = "the lints know test functions, not what they call")]
+
+mod log;
+mod log_rotation;
