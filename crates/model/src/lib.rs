@@ -12,6 +12,7 @@ mod kind;
 mod labels;
 mod limits;
 mod name;
+mod nearest;
 mod record;
 mod rollup;
 mod run;
@@ -33,6 +34,7 @@ pub use limits::{
     RESERVED_LABELS, SERIES_PER_PROJECT_MAX, SERIES_PER_RUN_METRIC_MAX,
 };
 pub use name::{NameError, check_display_name, check_logged_label, needs_display, prometheus_name};
+pub use nearest::nearest;
 pub use record::{
     Attempt, RunChange, RunRecord, RunState, Session, SessionEnd, SessionEvent, SessionFacts, TagChange,
     WriterId,

@@ -14,10 +14,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use model::Desc;
+use model::{Desc, nearest};
 
 use crate::files::{self, SMALL_BYTES_MAX};
-use crate::nearest::nearest;
 use crate::reload::Reread;
 
 pub use alerting::AlertingConfig;

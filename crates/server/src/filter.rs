@@ -4,10 +4,9 @@
 //! like, `key:*` has one, `key:-` has none, `-` in front turns a token round; a bare word is in the
 //! run's name. A key that nothing has is reported and left out, the rest still applies.
 
+use model::nearest;
 use serde::Serialize;
 use utoipa::ToSchema;
-
-use crate::nearest::nearest;
 
 /// Longest filter, bytes.
 pub(crate) const FILTER_BYTES_MAX: usize = 4 << 10;

@@ -29,6 +29,7 @@ mod export;
 mod far;
 mod files;
 mod filter;
+mod fleet;
 mod grid;
 mod grpc;
 mod guard;
@@ -40,7 +41,6 @@ mod live;
 mod m4;
 mod metrana;
 mod metrics;
-mod nearest;
 mod node;
 mod notify;
 pub mod offline;
@@ -110,7 +110,7 @@ pub fn routes() -> Vec<Route> {
 
 /// The word in `known` that was probably meant by `word`.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    nearest::nearest(word, known)
+    model::nearest(word, known)
 }
 
 /// Why a server does not start.
@@ -242,6 +242,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let (stop, stopping) = watch::channel(false);
     let far = far::Far::start(&config, &store, runtime.handle())?;
     let streams = otlp::Streams::restore(&store);
+    let fleet = fleet::Fleet::restore(&store);
     let app = Arc::new(app::Shared {
         store,
         far,
@@ -250,6 +251,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         board: board::Board::default(),
         claims: claims::Claims::default(),
         nodes: node::Nodes::default(),
+        fleet,
         live: live::Live::new(clock::now_ms()),
         stopping,
         turns: app::Turns::new(&config),
@@ -353,6 +355,7 @@ fn serve_all(
     adopt::spawn(app);
     live::spawn(app);
     own::spawn(app);
+    fleet::spawn(app);
     let serve = |door, router| serve::serve(door, router, Arc::clone(app), app.stopping.clone());
     let mut doors = tokio::task::JoinSet::new();
     doors.spawn(serve(main, api::router(app)));

@@ -8,14 +8,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use model::NANOS_PER_SECOND;
+use model::{NANOS_PER_SECOND, nearest};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use store::{AppendError, Bounds, Scope, Scopes, Store, TOKEN_NAME_BYTES_MAX, TokenRecord};
 use utoipa::ToSchema;
 
 use crate::clock::{now_ns, to_ms};
-use crate::nearest::nearest;
 
 /// What every token starts with, for those who search for leaked ones.
 const PREFIX: &str = "tg_";

@@ -7,6 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{Uri, header};
 use axum::response::{IntoResponse, Response};
+use model::nearest;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -17,7 +18,6 @@ use crate::app::{App, Shared, read};
 use crate::error::ApiError;
 use crate::grid::{Axis, Cells};
 use crate::m4::Bucket;
-use crate::nearest::nearest;
 use crate::points::{Pick, Placed, Reading, by_key, shown_labels};
 use crate::smooth::{Smoothing, WINDOW_MAX};
 

@@ -2,7 +2,7 @@
 
 /// The candidate with the fewest edits to `word`, when that is close enough to be a slip: at most a
 /// third of its length, and at least one edit is always forgiven. Ties go to the first.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let bound = (word.chars().count() / 3).max(1) + 1;
     let mut best: Option<(usize, &str)> = None;
     for candidate in known {
