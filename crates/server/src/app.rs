@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) claims: Claims,
     /// Which agents report which node.
     pub(crate) nodes: crate::node::Nodes,
+    /// What events of nodes come to.
+    pub(crate) fleet: crate::fleet::Fleet,
     /// What changed lately.
     pub(crate) live: Live,
     /// Turns true when the server stops.

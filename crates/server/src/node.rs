@@ -14,6 +14,7 @@ use wire::push::{Count, Node, PushError, PushRequest, PushResponse, Series};
 use crate::app::Shared;
 use crate::canonical::Origin;
 use crate::clock::now_ns;
+use crate::fleet;
 use crate::ingest::{Refused, outcome};
 use crate::intake;
 
@@ -145,6 +146,7 @@ impl Nodes {
 /// A node's request, checked and ready for the store.
 #[derive(Debug)]
 pub(crate) struct Checked {
+    host: String,
     batch: Batch,
     refused: Refused,
     bytes: usize,
@@ -198,7 +200,8 @@ pub(crate) fn check(shared: &Shared, request: &PushRequest, node: &Node) -> Resu
         bytes += event.text.len() + event.body.len() + 512;
         batch.events.extend(check_event(&node.host, event.to_model(), &mut refused));
     }
-    Ok(Checked { batch, refused, bytes })
+    fleet::name_owners(shared, &mut batch.events);
+    Ok(Checked { host: node.host.clone(), batch, refused, bytes })
 }
 
 fn two_agents(node: &Node, first: &Agent) -> String {
@@ -295,7 +298,8 @@ pub(crate) fn store(
     checked: Checked,
     door: &'static str,
 ) -> Result<PushResponse, AppendError> {
-    let Checked { batch, mut refused, .. } = checked;
+    let Checked { host, batch, mut refused, .. } = checked;
+    let events = batch.events.clone();
     let receipt = intake::keep_canonical(shared, Origin::Agent, batch).inspect_err(|error| {
         shared.metrics.requests.add(&[door, outcome(error)], 1);
     })?;
@@ -306,6 +310,7 @@ pub(crate) fn store(
     }
     let refused: Vec<Count> = refused.into_counts();
     if !receipt.duplicate {
+        fleet::take_events(shared, &host, &events);
         shared.metrics.samples.add(&[door], receipt.stored);
         for count in &refused {
             shared.metrics.rejected.add(&[door, &count.reason], count.count);

@@ -53,6 +53,8 @@ const RULES: &[(&str, &str, Needs)] = &[
     ("GET", "/api/tg/v1/export", READ),
     ("GET", "/api/tg/v1/compare", READ),
     ("GET", "/api/tg/v1/logs", READ),
+    ("GET", "/api/tg/v1/events", READ),
+    ("GET", "/api/tg/v1/incidents", READ),
     ("POST", "/api/tg/v1/backup", ADMIN_ALL),
     ("POST", "/api/tg/v1/points", READ),
     ("GET", "/api/tg/v1/stream", READ),

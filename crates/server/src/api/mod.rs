@@ -4,9 +4,11 @@ mod access;
 mod backup;
 mod compare;
 mod complete;
+mod events;
 mod explain;
 mod export;
 mod export_selected;
+mod incidents;
 mod logs;
 mod metrics;
 pub(crate) mod missing;
@@ -73,6 +75,8 @@ pub(crate) fn table() -> Vec<Row> {
         row("GET", "/api/tg/v1/export", get(export_selected::export)),
         row("GET", "/api/tg/v1/compare", get(compare::compare)),
         row("GET", "/api/tg/v1/logs", get(logs::logs)),
+        row("GET", "/api/tg/v1/events", get(events::list)),
+        row("GET", "/api/tg/v1/incidents", get(incidents::list)),
         row("POST", "/api/tg/v1/backup", post(backup::make)),
         row("POST", "/api/tg/v1/points", post(points::many)),
         row("GET", "/api/tg/v1/stream", get(stream::stream)),
@@ -137,6 +141,8 @@ pub(crate) fn routes() -> Vec<crate::Route> {
         backup::make,
         compare::compare,
         logs::logs,
+        events::list,
+        incidents::list,
         stream::stream,
         access::session,
         access::logout,

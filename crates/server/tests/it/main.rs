@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail as the test itself does")]
 
+mod fleet_peer;
 mod grpc;
+mod incidents;
 mod metrana;
 mod metrana_hostile;
 mod otlp_captures;

@@ -1,0 +1,137 @@
+//! The fleet: incidents folded from what nodes tell, and the state of their cards.
+//!
+//! Events are stored with the batch they came in; [`take_events`] folds them afterwards. An open incident
+//! that asks for something is a series, `tg_incident`, and every step of it an event.
+
+mod bridge;
+mod keeper;
+mod listed;
+mod owner;
+mod rules;
+mod words;
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use model::{Event, EventAsk, NANOS_PER_SECOND, Sample, stale_marker};
+use semconv::canonical::INCIDENT;
+use store::{Batch, Collision, SeriesBatch, Store};
+
+use crate::app::{App, Shared, stopped};
+use crate::clock::{now_ms, now_ns};
+use crate::ingest::outcome;
+use crate::intake;
+use keeper::{Keeper, SeriesKey};
+pub(crate) use listed::{IncidentAsk, IncidentsAnswer, incidents};
+pub(crate) use owner::name_owners;
+
+/// Name of this door in the counters.
+const DOOR: &str = "fleet";
+/// Time between two looks at what is over by now.
+const PERIOD: Duration = Duration::from_secs(10);
+/// How far back events are folded at start.
+const REPLAYED_NS: i64 = 14 * 86_400 * NANOS_PER_SECOND;
+/// Most events that are folded at start, the latest.
+const REPLAYED_MAX: usize = 200_000;
+
+/// What is known of the fleet beside its series.
+#[derive(Debug, Default)]
+pub(crate) struct Fleet {
+    keeper: Mutex<Keeper>,
+}
+
+impl Fleet {
+    /// What the events of `store` come to.
+    pub(crate) fn restore(store: &Store) -> Self {
+        let mut keeper = Keeper::default();
+        keeper.replay(&replayed(store), now_ns());
+        Self { keeper: Mutex::new(keeper) }
+    }
+
+    fn keeper(&self) -> MutexGuard<'_, Keeper> {
+        self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The events of the last days, oldest first.
+fn replayed(store: &Store) -> Vec<Event> {
+    let ask = EventAsk { time_ns: now_ns().saturating_sub(REPLAYED_NS)..=i64::MAX, ..EventAsk::default() };
+    let mut events = Vec::new();
+    let read = store.events(&ask, &mut |event| {
+        events.push(event);
+        if events.len() < REPLAYED_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    if let Err(error) = read {
+        tracing::error!(%error, "events can't be read: incidents of before are not known");
+    }
+    events.reverse();
+    events
+}
+
+/// Folds events that are stored now. Blocks while what follows from them is stored.
+pub(crate) fn take_events(shared: &Shared, host: &str, events: &[Event]) {
+    if events.is_empty() {
+        return;
+    }
+    {
+        let mut keeper = shared.fleet.keeper();
+        for event in events.iter().filter(|event| event.label("host") == Some(host)) {
+            keeper.take(event);
+        }
+        keeper.settle(now_ns());
+    }
+    tell(shared);
+}
+
+/// Stores what incidents came to: their events, and their series as of now.
+fn tell(shared: &Shared) {
+    let (events, open, ended) = {
+        let mut keeper = shared.fleet.keeper();
+        let (open, ended) = keeper.take_series();
+        (keeper.take_waiting(), open, ended)
+    };
+    if events.is_empty() && open.is_empty() && ended.is_empty() {
+        return;
+    }
+    let time_ns = now_ms().saturating_mul(model::NANOS_PER_MILLI);
+    let mut batch = Batch { collision: Collision::LastWriteWins, ..Batch::default() };
+    for (keys, value) in [(open, 1.0), (ended, stale_marker())] {
+        batch.series.extend(keys.iter().filter_map(|key| series(key, Sample { time_ns, value, step: None })));
+    }
+    batch.events.clone_from(&events);
+    if let Err(error) = intake::keep(shared, batch) {
+        shared.metrics.rejected.add(&[DOOR, outcome(&error)], 1);
+        tracing::warn!(%error, "what became of incidents is not stored yet");
+        shared.fleet.keeper().give_back(events);
+    }
+}
+
+fn series([id, host, gpu, action]: &SeriesKey, sample: Sample) -> Option<SeriesBatch> {
+    let labels = [("__name__", INCIDENT.name), ("id", id), ("host", host), ("gpu", gpu), ("action", action)];
+    let labels = labels.into_iter().filter(|(_, value)| !value.is_empty());
+    let identity = intake::own_identity(labels).ok()?;
+    Some(SeriesBatch { identity, samples: vec![sample] })
+}
+
+/// Starts the rounds; they end when the server stops.
+pub(crate) fn spawn(app: &App) {
+    let app = Arc::clone(app);
+    let mut stopping = app.stopping.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(PERIOD) => (),
+                () = stopped(&mut stopping) => return,
+            }
+            let shared = Arc::clone(&app);
+            let round = tokio::task::spawn_blocking(move || {
+                shared.fleet.keeper().settle(now_ns());
+                tell(&shared);
+            });
+            if let Err(error) = round.await {
+                tracing::error!(%error, "a look at incidents ended early");
+            }
+        }
+    });
+}
