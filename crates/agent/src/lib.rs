@@ -4,9 +4,28 @@
 //! Layer 2; knows nothing of the server. Every part is a [`Source`] that adds to the [`Snapshot`] of a tick.
 
 mod cards;
+mod config;
+mod dcgm;
+mod expose;
+mod gpu;
+mod http;
 mod log;
+mod outbox;
+pub mod own;
+mod owners;
+mod parts;
+mod push;
+mod run;
+mod shown;
+mod state;
 mod tick;
 
 pub use cards::{Card, Cards, SharedCards};
+pub use config::{Config, ConfigError, FIELDS, Field, Given, Names, Secret, Shape};
+pub use gpu::GpuSource;
 pub use log::{KernelLog, LogInput, LogOptions, SharedHeard};
+pub use owners::{Confidence, Owner, OwnerBoard, Owners, OwnersOptions, Place, Who};
+pub use push::ServerError;
+pub use run::{AgentError, Running, spool_dir, start};
+pub use state::StateError;
 pub use tick::{Reading, Snapshot, Source, Tick};

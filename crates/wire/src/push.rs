@@ -354,6 +354,11 @@ pub fn decode(body: &[u8]) -> Result<PushRequest, PushError> {
     decode_plain(&plain)
 }
 
+/// Reads a server's answer; `None` when it is none.
+pub fn read_response(answer: &[u8]) -> Option<PushResponse> {
+    PushResponse::decode(answer).ok()
+}
+
 /// Unpacks a body that is not compressed.
 pub fn decode_plain(plain: &[u8]) -> Result<PushRequest, PushError> {
     if plain.len() > DECOMPRESSED_BYTES_MAX {
@@ -381,10 +386,9 @@ fn check_subject(request: &PushRequest) -> Result<(), PushError> {
         (Some(_), Some(_)) => invalid("it is about a `run` and a `node`, one of them is wanted"),
         (Some(node), None) if node.host.is_empty() => invalid("`node` has no `host`"),
         (Some(node), None) if node.agent_id.len() != 16 => invalid("the node's `agent_id` is not 16 bytes"),
-        (Some(_), None) => Ok(()),
         (None, run) if run.as_ref().is_none_or(|run| run.run.is_empty()) => invalid("`run` has no name"),
         (None, _) if !request.events.is_empty() => invalid("`events` come with a `node` only"),
-        (None, _) => Ok(()),
+        _ => Ok(()),
     }
 }
 

@@ -29,6 +29,8 @@ pub struct GpuValue {
     pub labels: &'static [(&'static str, &'static str)],
     /// The value, in the metric's unit.
     pub value: f64,
+    /// The GPU instance that it is of; `None` for the whole device.
+    pub instance: Option<u32>,
 }
 
 /// Why a reading gave no values.
@@ -111,7 +113,7 @@ impl Values {
     }
 
     pub(super) fn put_with(&mut self, metric: &'static Desc, labels: Labels, value: f64) {
-        self.given.push(GpuValue { metric, labels, value });
+        self.given.push(GpuValue { metric, labels, value, instance: None });
     }
 
     pub(super) fn lacks(&mut self, metric: &'static Desc) {

@@ -9,7 +9,11 @@ use std::{
 use model::Desc;
 
 use super::{
-    absence::GpuAbsence, device::GpuDevice, processes::GpuProcess, reading::GpuValue, session::Session,
+    absence::GpuAbsence,
+    device::GpuDevice,
+    processes::GpuProcess,
+    reading::GpuValue,
+    session::{Asked, Session},
 };
 
 /// Which library is loaded and how long a call may take.
@@ -21,11 +25,19 @@ pub struct GpuOptions {
     pub start_deadline: Duration,
     /// How long one call may take before its device is left alone until it has answered.
     pub call_deadline: Duration,
+    /// Whether partitioned devices are sampled too: what is told of a whole board is nobody's own there, so
+    /// that only who looks at the machine wants it.
+    pub partitioned: bool,
 }
 
 impl Default for GpuOptions {
     fn default() -> Self {
-        Self { library: None, start_deadline: Duration::from_secs(30), call_deadline: Duration::from_secs(1) }
+        Self {
+            library: None,
+            start_deadline: Duration::from_secs(30),
+            call_deadline: Duration::from_secs(1),
+            partitioned: false,
+        }
     }
 }
 
@@ -149,7 +161,8 @@ impl GpuSampler {
         self.listen();
         let deadline = self.options.call_deadline;
         let Some(session) = &mut self.session else { return self.restart() };
-        let outcome = session.sample(gpus, deadline, &mut self.failures, sink);
+        let asked = Asked { gpus, partitioned: self.options.partitioned, deadline };
+        let outcome = session.sample(&asked, &mut self.failures, sink);
         if outcome.has_changed {
             self.list();
         }

@@ -62,6 +62,14 @@ struct Unit {
     told: Told,
 }
 
+/// What is asked in a tick.
+pub(super) struct Asked<'a> {
+    pub(super) gpus: &'a [u32],
+    /// Whether partitioned devices are asked too.
+    pub(super) partitioned: bool,
+    pub(super) deadline: Duration,
+}
+
 /// What a tick was like, of all that was asked or of one device.
 #[derive(Default)]
 pub(super) struct Outcome {
@@ -149,8 +157,7 @@ impl Session {
 
     pub(super) fn sample(
         &mut self,
-        gpus: &[u32],
-        deadline: Duration,
+        asked: &Asked<'_>,
         failures: &mut Vec<GpuFailure>,
         sink: &mut GpuSink<'_>,
     ) -> Outcome {
@@ -162,7 +169,7 @@ impl Session {
                 Err(_) => {
                     unit.worker.ask(Job::Tick);
                 }
-                Ok(device) if !device.mig && gpus.contains(&device.index) => {
+                Ok(device) if (asked.partitioned || !device.mig) && asked.gpus.contains(&device.index) => {
                     unit.is_asked = unit.worker.ask(Job::Tick);
                     if unit.is_asked {
                         unit.throttle_mask = None;
@@ -171,16 +178,16 @@ impl Session {
                 Ok(_) => {}
             }
         }
-        let (mut asked, mut lost) = (0, 0);
+        let (mut waited, mut lost) = (0, 0);
         for unit in self.units.iter_mut().filter(|unit| unit.is_asked) {
-            asked += 1;
+            waited += 1;
             unit.is_asked = false;
-            let of_unit = unit.collect(deadline, failures, sink);
+            let of_unit = unit.collect(asked.deadline, failures, sink);
             lost += usize::from(of_unit.is_lost);
             outcome.has_changed |= of_unit.has_changed;
         }
         let none_is_there = !self.units.is_empty() && self.units.iter().all(|unit| unit.device.is_err());
-        outcome.is_lost = none_is_there || (asked > 0 && asked == lost);
+        outcome.is_lost = none_is_there || (waited > 0 && waited == lost);
         outcome
     }
 
