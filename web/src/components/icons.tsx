@@ -83,6 +83,14 @@ export const WarnIcon = () => (
   </Icon>
 );
 
+/** An i in a ring: worth knowing, nothing to do. */
+export const InfoIcon = () => (
+  <Icon>
+    <circle cx="8" cy="8" r="6.2" />
+    <path d="M8 7.4v3.4M8 5.1v.1" />
+  </Icon>
+);
+
 /** A check: all is well. */
 export const OkIcon = () => (
   <svg class="icon ok" width="14" height="14" viewBox="0 0 16 16" fill="none" aria-hidden="true">
@@ -98,19 +106,20 @@ export const CritIcon = () => (
   </svg>
 );
 
-/** A disc for what is counted as it is, half a disc for what has a caveat. */
-export function TrustIcon({ half }: { half: boolean }) {
+/** A disc (A) for what is counted as it is, half a disc (B) for what has a caveat, a ring (C) for what only hints, a struck ring (D) for what misleads alone. */
+export function TrustIcon({ level }: { level: 'A' | 'B' | 'C' | 'D' }) {
   return (
     <svg class="icon" width="11" height="11" viewBox="0 0 12 12" aria-hidden="true">
       <circle
         cx="6"
         cy="6"
         r="4.4"
-        fill={half ? 'none' : 'currentColor'}
+        fill={level === 'A' ? 'currentColor' : 'none'}
         stroke="currentColor"
         stroke-width="1.4"
       />
-      {half && <path d="M6 1.6a4.4 4.4 0 0 0 0 8.8z" fill="currentColor" />}
+      {level === 'B' && <path d="M6 1.6a4.4 4.4 0 0 0 0 8.8z" fill="currentColor" />}
+      {level === 'D' && <path d="m2.6 9.4 6.8-6.8" stroke="currentColor" stroke-width="1.4" />}
     </svg>
   );
 }

@@ -1,6 +1,7 @@
 /** Which time is asked for, and with what step. */
-import { useSignal } from '@preact/signals';
+import { type ReadonlySignal, useSignal } from '@preact/signals';
 import { useState } from 'preact/hooks';
+import type { Range } from '../charts/range';
 import { Dialog } from '../components/dialog';
 import { Menu } from '../components/menu';
 import { Segments } from '../components/segments';
@@ -8,15 +9,37 @@ import { setParams } from '../lib/address';
 import { zone } from '../lib/clock';
 import { formatDay, formatMinute, formatSpan } from '../lib/time';
 import type { Explore } from './model';
-import { autoStep, formatDuration, PRESETS, parseDuration, parseTime, rangeOf, USUAL } from './span';
+import {
+  autoStep,
+  formatDuration,
+  PRESETS,
+  parseDuration,
+  parseTime,
+  rangeOf,
+  type Span,
+  USUAL,
+} from './span';
+import '../styles/range.css';
+
+/** A page whose range is chosen here. */
+export interface Ranged {
+  readonly span: ReadonlySignal<Span>;
+  readonly range: ReadonlySignal<Range>;
+  /** The end of a range that moves. */
+  readonly asOf: ReadonlySignal<number>;
+  /** The times of what is stored, where they are known. */
+  readonly census?: ReadonlySignal<{ headStats: { minTime: number; maxTime: number } } | null>;
+  /** Takes `from` and `to` of the address; `null` twice for the usual range. */
+  choose: (from: string | null, to: string | null) => void;
+}
 
 /** `‹ Last 3 h  08:34 – 11:34 UTC ›` with its menu. */
-export function RangeControl({ explore }: { explore: Explore }) {
+export function RangeControl({ explore }: { explore: Ranged }) {
   const exact = useSignal(false);
   const span = explore.span.value;
   const range = explore.range.value;
   const name = 'last' in span ? `Last ${nameOf(span.last)}` : 'Fixed';
-  const bound = explore.census.value?.headStats;
+  const bound = explore.census?.value?.headStats;
   return (
     <div class="range" role="group" aria-label="Time range">
       <button
@@ -73,14 +96,14 @@ function timesOf(from: number, to: number): string {
 }
 
 /** Moves the range; one that moves with the clock becomes fixed. */
-export function shift(explore: Explore, share: number): void {
+export function shift(explore: Ranged, share: number): void {
   const { from, to } = explore.range.peek();
   const by = (to - from) * share;
   explore.choose(String(Math.round(from + by)), String(Math.round(to + by)));
 }
 
 /** Makes the range wider or narrower around its middle; one that moves keeps its end. */
-export function widen(explore: Explore, factor: number): void {
+export function widen(explore: Ranged, factor: number): void {
   const span = explore.span.peek();
   if ('last' in span) {
     const width = parseDuration(span.last)! * factor;
@@ -91,7 +114,7 @@ export function widen(explore: Explore, factor: number): void {
   explore.choose(String(Math.round(middle - half)), String(Math.round(middle + half)));
 }
 
-function Exact({ explore, close }: { explore: Explore; close: () => void }) {
+function Exact({ explore, close }: { explore: Ranged; close: () => void }) {
   const range = rangeOf(explore.span.peek(), explore.asOf.peek());
   const [from, setFrom] = useState(new Date(range.from).toISOString());
   const [to, setTo] = useState(new Date(range.to).toISOString());

@@ -103,7 +103,7 @@ function MetricCard({ metric }: { metric: ExplainedMetric }) {
         <p class="badges">
           {(help || caveat) && (
             <span class="badge">
-              <TrustIcon half={caveat !== ''} /> {caveat ? 'has a caveat' : 'as it is'}
+              <TrustIcon level={caveat ? 'B' : 'A'} /> {caveat ? 'has a caveat' : 'as it is'}
             </span>
           )}
           {unit && <span class="badge">{visible(unit)}</span>}

@@ -18,14 +18,19 @@ export function pixel([red, green, blue]: Rgb): number {
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
-/** Shades between stops that lie equally far apart, as pixels. */
-export function shades(stops: string[]): Uint32Array {
+/** Shades between stops as pixels; the stops lie equally far apart unless `places` from 0 to 1 are given. */
+export function shades(stops: string[], places = stops.map((_, at) => at / (stops.length - 1))): Uint32Array {
   const colours = stops.map(parseHex);
   return Uint32Array.from({ length: SHADES }, (_, at) => {
-    const place = (at / (SHADES - 1)) * (colours.length - 1);
-    const left = Math.min(colours.length - 2, Math.floor(place));
+    const place = at / (SHADES - 1);
+    const right = Math.max(
+      1,
+      places.findIndex((p) => p >= place),
+    );
+    const left = right - 1;
+    const share = (place - places[left]) / (places[right] - places[left]);
     const mixed = colours[left].map((value, part) =>
-      Math.round(value + (colours[left + 1][part] - value) * (place - left)),
+      Math.round(value + (colours[right][part] - value) * share),
     );
     return pixel(mixed as Rgb);
   });
@@ -35,6 +40,18 @@ export function shades(stops: string[]): Uint32Array {
 export const diverging = computed(() => {
   void themePainted.value;
   return shades([1, 2, 3, 4, 5].map((at) => token(`--div-${at}`)));
+});
+
+/** Where the stops of the sequential ramp lie. */
+export const SEQUENTIAL_PLACES = [0, 0.3, 0.6, 0.85, 1];
+
+/** The sequential ramp of the theme now, from little to much. */
+export const sequential = computed(() => {
+  void themePainted.value;
+  return shades(
+    [1, 2, 3, 4, 5].map((at) => token(`--seq-${at}`)),
+    SEQUENTIAL_PLACES,
+  );
 });
 
 /** What colours a ratio to the peers: how far it may go until the ramp ends, and which side is worse. */
