@@ -17,6 +17,10 @@ import { RunsPage } from './pages/runs';
 
 const explorePage = () => import('./pages/explore').then((m) => m.ExplorePage);
 
+const fleetPage = () => import('./pages/fleet').then((m) => m.FleetPage);
+
+const gpuPage = () => import('./pages/gpu').then((m) => m.GpuPage);
+
 const loginPage = () => import('./pages/login').then((m) => m.LoginPage);
 
 const comparePage = () => import('./pages/compare').then((m) => m.ComparePage);
@@ -33,6 +37,7 @@ export function App() {
           run: () => (sheetOpen.value = !sheetOpen.value),
         },
         { keys: 'g r', does: 'Runs', group: 'Everywhere', run: () => open(`/runs${keptQuery()}`) },
+        { keys: 'g f', does: 'Fleet', group: 'Everywhere', run: () => open(`/fleet${keptQuery()}`) },
         {
           keys: 'g e',
           does: 'Explore',
@@ -66,6 +71,10 @@ function Page({ route }: { route: Route }) {
       return <RunPage key={route.runId} scope={route.scope} runId={route.runId} tab={route.tab} />;
     case 'explore':
       return <Later page={explorePage} />;
+    case 'fleet':
+      return <Later page={fleetPage} />;
+    case 'gpu':
+      return <Later key={`${route.host} ${route.gpu}`} page={gpuPage} />;
     case 'login':
       return <Later page={loginPage} />;
     case 'compare':

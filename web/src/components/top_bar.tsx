@@ -56,6 +56,9 @@ export function TopBar() {
         <Link href={runsPath(scope)} current={route.page === 'runs' || route.page === 'run'}>
           Runs
         </Link>
+        <Link href="/fleet" current={route.page === 'fleet' || route.page === 'gpu'}>
+          Fleet
+        </Link>
         <Link href="/explore" current={route.page === 'explore'}>
           Explore
         </Link>

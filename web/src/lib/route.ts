@@ -18,6 +18,8 @@ export type Route =
   | { page: 'run'; scope: Scope; runId: string; tab: Tab }
   | { page: 'short'; runId: string }
   | { page: 'explore' }
+  | { page: 'fleet' }
+  | { page: 'gpu'; host: string; gpu: string }
   | { page: 'compare' }
   | { page: 'login' }
   | { page: 'home' }
@@ -41,6 +43,9 @@ export function parseRoute(path: string): Route {
   if (first === undefined) return { page: 'home' };
   if (first === 'runs' && rest.length === 0) return { page: 'runs', scope: null };
   if (first === 'explore' && rest.length === 0) return { page: 'explore' };
+  if (first === 'fleet' && rest.length === 0) return { page: 'fleet' };
+  if (first === 'fleet' && rest.length === 2)
+    return { page: 'gpu', host: unpart(rest[0]), gpu: unpart(rest[1]) };
   if (first === 'compare' && rest.length === 0) return { page: 'compare' };
   if (first === 'login' && rest.length === 0) return { page: 'login' };
   if (first === 'r' && rest.length === 1) return { page: 'short', runId: unpart(rest[0]) };
@@ -63,4 +68,9 @@ export function runsPath(scope: Scope | null): string {
 /** A run's page. */
 export function runPath(scope: Scope, runId: string, tab: Tab = 'charts'): string {
   return runsPath(scope).replace(/runs$/, `r/${encodeURIComponent(runId)}/${tab}`);
+}
+
+/** A GPU's page; `uuid` says which card is meant when another one has its number now. */
+export function gpuPath(host: string, gpu: string, uuid = ''): string {
+  return `/fleet/${part(host)}/${part(gpu)}${uuid && `?uuid=${encodeURIComponent(uuid)}`}`;
 }
