@@ -128,7 +128,8 @@ export interface Evidence {
 export interface Incident {
   id: string;
   host: string;
-  gpu: string | null;
+  /** The driver's index; empty where it is not known. */
+  gpu: string;
   uuid: string | null;
   pci_bus_id: string | null;
   state: 'open' | 'cleared';
@@ -136,16 +137,22 @@ export interface Incident {
   last: number;
   severity: 'info' | 'warning' | 'critical';
   action: string;
+  /** What is to be done when that did not help. */
+  then?: string | null;
   provenance: string;
   confidence: string;
+  /** Until when the driver's own verdict is waited for. */
+  waits_until: number | null;
   title: string;
   effect: string;
   codes: Code[];
   conflicts: string[];
   evidence: Evidence[];
-  processes: { pid: number; name: string }[];
+  /** Lines beyond the bound of an answer. */
+  evidence_left_out: number;
+  processes: { pid: number; name: string | null }[];
   jobs: string[];
-  runs: { run_id: string; run: string }[];
+  runs: { run_id: string; run: string | null }[];
   slices: string[];
   remap_pending: boolean;
   cleared: { time: number; by: string } | null;
@@ -157,6 +164,10 @@ export interface Incident {
 export interface IncidentsAnswer {
   incidents: Incident[];
   common: { id: string; sentence: string; hosts: string[]; incidents: string[] }[];
+  /** Incidents beyond the bound of an answer. */
+  left_out: number;
+  /** Open ones that were forgotten since there were too many. */
+  dropped: number;
 }
 
 /** Something that happened. */

@@ -255,18 +255,30 @@ function marks(
   }
 }
 
-/** Names of hosts beside their rows; where rows are low, of some. */
+/** Rows whose host is named: all that have room, where rows are low first those that call for a look. */
+export function namedRows(rows: Row[], selected: string | undefined): Row[] {
+  const named: Row[] = [];
+  const take = (some: Row[]) => {
+    let at = 0;
+    for (const row of some) {
+      while (at < named.length && named[at].y < row.y) at++;
+      const before = named[at - 1];
+      const free = (other: Row | undefined) => !other || Math.abs(other.y - row.y) >= NAMED_EVERY;
+      if (free(before) && free(named[at])) named.splice(at, 0, row);
+    }
+  };
+  take(rows.filter((row) => row.host === selected));
+  take(rows.filter((row) => row.node?.state === 'silent' || row.cells.some((g) => g?.incident)));
+  take(rows);
+  return named;
+}
+
+/** Names of hosts beside their rows. */
 function Hosts({ fleet, rows }: { fleet: Fleet; rows: Row[] }) {
   const selected = fleet.selected.value?.host;
-  let next = -Infinity;
-  const named = rows.filter((row) => {
-    if (row.y < next) return false;
-    next = row.y + NAMED_EVERY;
-    return true;
-  });
   return (
     <div class="hosts">
-      {named.map((row) => {
+      {namedRows(rows, selected).map((row) => {
         const silent = row.node?.state === 'silent';
         const sick = row.cells.some((g) => g?.incident);
         const state = silent ? ' silent' : sick ? ' sick' : '';

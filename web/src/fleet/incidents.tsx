@@ -27,6 +27,14 @@ const WEIGHT: Record<string, 'ok' | 'warn' | 'crit'> = {
   contact: 'crit',
 };
 
+/** Who says what is to be done. */
+const SAYS: Record<string, string> = {
+  'driver-154': 'the driver says so (Xid 154)',
+  'nvml-recovery': 'the driver says so (recovery action)',
+  'nvidia-catalog': 'by NVIDIA’s catalogue',
+  'local-policy': 'by this server’s own rules',
+};
+
 function Severity({ incident }: { incident: Incident }) {
   if (incident.state === 'cleared') return <OkIcon />;
   if (incident.severity === 'critical') return <CritIcon />;
@@ -70,6 +78,9 @@ export function IncidentList(props: {
         .map((i) => (
           <IncidentRow key={i.id} incident={i} select={select} />
         ))}
+      {answer.left_out + answer.dropped > 0 && (
+        <p class="quiet">{counted(answer.left_out + answer.dropped, 'older incident')} not listed.</p>
+      )}
     </div>
   );
 }
@@ -78,8 +89,12 @@ function IncidentRow({ incident, select }: { incident: Incident; select?: (incid
   const [open, setOpen] = useState(false);
   const place = gpuName(incident, 24);
   const { cleared } = incident;
+  const waits = incident.waits_until !== null && incident.waits_until > now.value;
   return (
-    <article class={`incident ${incident.state}`} aria-label={`${visible(incident.title)}, ${place}`}>
+    <article
+      class={`incident ${incident.state} is-${incident.severity}`}
+      aria-label={`${visible(incident.title)}, ${place}`}
+    >
       <header>
         <Severity incident={incident} />
         <h3>
@@ -100,10 +115,12 @@ function IncidentRow({ incident, select }: { incident: Incident; select?: (incid
       <p class="act">
         <Action incident={incident} />
         <span class="quiet">
-          <Sentence text={incident.provenance} />
+          {SAYS[incident.provenance] ?? <Sentence text={incident.provenance} />}
+          {incident.then && `, then ${shown(incident.then, 20)}`}
           {incident.confidence &&
             incident.confidence !== 'high' &&
             ` · ${shown(incident.confidence, 24)} confidence`}
+          {waits && ' · the driver’s own verdict is waited for'}
           {incident.remap_pending && ' · a row remap waits for a reset'}
           {cleared &&
             ` · cleared ${formatWhen(cleared.time, now.value, zone.value)} by ${shown(cleared.by, 40)}`}
@@ -168,7 +185,10 @@ function Details({ incident }: { incident: Incident }) {
           {counted(incident.evidence.length - lines.length, 'further line')}
         </button>
       )}
-      {incident.gpu !== null && (
+      {incident.evidence_left_out > 0 && (
+        <p class="quiet">{counted(incident.evidence_left_out, 'line')} more came and are only counted.</p>
+      )}
+      {incident.gpu !== '' && (
         <Link href={gpuPath(incident.host, incident.gpu, incident.uuid ?? '')}>GPU page</Link>
       )}
     </div>
@@ -201,7 +221,11 @@ function Touched({ incident }: { incident: Incident }) {
       {processes.length > 0 && (
         <>
           <dt>processes</dt>
-          <dd>{processes.map(({ pid, name }) => `${shown(name, 32)} (${pid})`).join(', ')}</dd>
+          <dd>
+            {processes
+              .map(({ pid, name }) => (name ? `${shown(name, 32)} (${pid})` : `pid ${pid}`))
+              .join(', ')}
+          </dd>
         </>
       )}
       {slices.length > 0 && (

@@ -114,7 +114,7 @@ function Plot(props: { lane: LaneSpec; history: ReadonlySignal<History | null>; 
   });
   const lines = history.value?.lines.get(lane.id) ?? [];
   const [low, high] = extentOf(lane, lines);
-  const values = valueTicks(low, high, 2, lane.unit);
+  const values = valueTicks(low, high, lane.level === 'D' ? 1 : 2, lane.unit);
   const unit = lane.unit === 'ratio' ? '' : lane.unit;
   return (
     <div class="lane-plot">

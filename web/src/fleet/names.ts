@@ -6,8 +6,8 @@ import type { Gpu, Owner } from './answers';
 export const gpuKey = (gpu: Pick<Gpu, 'uuid' | 'host' | 'gpu'>) => gpu.uuid || `${gpu.host}/${gpu.gpu}`;
 
 /** `host-3 · GPU 1` */
-export const gpuName = ({ host, gpu }: { host: string; gpu: string | null }, limit = 32) =>
-  gpu === null || gpu === '' ? shown(host, limit) : `${shown(host, limit)} · GPU ${shown(gpu, 12)}`;
+export const gpuName = ({ host, gpu }: { host: string; gpu: string }, limit = 32) =>
+  gpu === '' ? shown(host, limit) : `${shown(host, limit)} · GPU ${shown(gpu, 12)}`;
 
 /** What an owner is called; empty for none. */
 export function ownerName(owner: Owner | null): string {

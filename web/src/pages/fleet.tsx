@@ -51,7 +51,7 @@ export function FleetPage() {
     <main class="fleet">
       <div class="page-bar">
         <h1>Fleet</h1>
-        {nodes && <Headline answer={nodes} />}
+        {nodes && !nothing && <Headline answer={nodes} />}
         {nodes && nodes.totals.missing > 0 && (
           <a class="pill crit" href="#inventory">
             <CritIcon /> {counted(nodes.totals.missing, 'GPU')} missing
@@ -283,7 +283,7 @@ function Incidents({ fleet }: { fleet: Fleet }) {
     const found = all.find((g) =>
       incident.uuid
         ? g.uuid === incident.uuid
-        : g.host === incident.host && g.gpu === (incident.gpu ?? g.gpu),
+        : g.host === incident.host && (incident.gpu === '' || g.gpu === incident.gpu),
     );
     if (found) fleet.select(found);
     else setParams({ f: `host:${JSON.stringify(incident.host)}` });

@@ -255,7 +255,7 @@ function nodesOf(story: FleetStory) {
   };
 }
 
-const incident = (id: string, host: string, gpu: string | null, more: Partial<Incident>): Incident => ({
+const incident = (id: string, host: string, gpu: string, more: Partial<Incident>): Incident => ({
   id,
   host,
   gpu,
@@ -266,13 +266,15 @@ const incident = (id: string, host: string, gpu: string | null, more: Partial<In
   last: NOW - HOUR,
   severity: 'warning',
   action: 'inspect',
-  provenance: '',
+  waits_until: null,
+  provenance: 'nvidia-catalog',
   confidence: 'high',
   title: '',
   effect: '',
   codes: [],
   conflicts: [],
   evidence: [],
+  evidence_left_out: 0,
   processes: [],
   jobs: [],
   runs: [],
@@ -299,7 +301,7 @@ function incidentsOf(story: FleetStory): Incident[] {
       last: FELL,
       title: 'Fell off the bus',
       effect: 'The card answers no more; the run `pretrain-70b-probe` lost it.',
-      provenance: 'driver 570 says node reboot',
+      provenance: 'driver-154',
       runs: [{ run_id: 'id-probe', run: 'pretrain-70b-probe' }],
       processes: [{ pid: 4711, name: 'python3, "odd": name' }],
       codes: [
@@ -362,7 +364,7 @@ function incidentsOf(story: FleetStory): Incident[] {
       last: NOW - 96 * MINUTE,
       title: story.hostile ? HOSTILE : 'Contained memory error',
       effect: 'Xid 94 ×1, 63 ×3; 45 ×1 is a symptom. The job resumed at 10:03.',
-      provenance: 'catalogue',
+      provenance: 'nvidia-catalog',
       remap_pending: true,
       codes: [
         {
@@ -376,7 +378,7 @@ function incidentsOf(story: FleetStory): Incident[] {
         },
       ],
     }),
-    incident('i-4', 'host-29', null, {
+    incident('i-4', 'host-29', '', {
       severity: 'info',
       last: NOW - 32 * MINUTE,
       title: 'No heartbeat',
@@ -388,7 +390,7 @@ function incidentsOf(story: FleetStory): Incident[] {
         title: 'NVLink fault',
         action: 'drain_reset',
         effect: 'Link 4 retrains.',
-        provenance: 'catalogue',
+        provenance: 'nvidia-catalog',
         common: 'c-1',
       }),
     ),
@@ -503,6 +505,6 @@ export async function tellFleet(page: Page, story: FleetStory | null): Promise<v
         incidents: ['i-10', 'i-11'],
       },
     ];
-    return json({ incidents: all, common: uuid || !story ? [] : common });
+    return json({ incidents: all, common: uuid || !story ? [] : common, left_out: 0, dropped: 0 });
   });
 }

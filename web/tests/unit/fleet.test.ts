@@ -3,7 +3,7 @@ import type { RangeAnswer } from '../../src/explore/answer';
 import { seriesOf } from '../../src/explore/answer';
 import type { Gpu, Node, Owner } from '../../src/fleet/answers';
 import { completions, keeper, unknownKeys } from '../../src/fleet/filter';
-import { neighbour } from '../../src/fleet/heat_map';
+import { namedRows, neighbour } from '../../src/fleet/heat_map';
 import { gapsOf } from '../../src/fleet/inventory';
 import {
   extentOf,
@@ -163,6 +163,21 @@ describe('layout', () => {
       byHost,
     ).rows;
     expect(blocksOf(rows)[0].state).toBe('silent');
+  });
+
+  test('where rows are low, hosts that call for a look are named before others', () => {
+    const gpus = Array.from({ length: 100 }, (_, at) =>
+      card(`h${at}`, '0', { incident: at === 7 ? 'i' : null }),
+    );
+    const { rows } = layoutOf(gpus, [], byHost);
+    const named = namedRows(rows, 'h4');
+    const hosts = named.map((r) => r.host);
+    expect(hosts).toContain('h4');
+    expect(hosts).toContain('h7');
+    expect(named.length).toBeGreaterThan(40);
+    for (let at = 1; at < named.length; at++)
+      expect(named[at].y - named[at - 1].y).toBeGreaterThanOrEqual(15);
+    expect(namedRows(layoutOf(gpus.slice(0, 60), [], byHost).rows, undefined)).toHaveLength(60);
   });
 
   test('arrow keys pass over places without a card', () => {
