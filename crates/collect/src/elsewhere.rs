@@ -158,3 +158,22 @@ mod tests {
         assert_eq!(thread_cpu_seconds(), None);
     }
 }
+
+/// Yields nothing.
+#[derive(Debug, Default)]
+pub struct MachineSampler;
+
+impl MachineSampler {
+    /// A sampler that yields nothing.
+    pub fn new(_host: Host) -> Self {
+        Self
+    }
+
+    /// Emits nothing.
+    pub fn sample(&mut self, _sink: &mut crate::machine::MachineSink<'_>) {}
+
+    /// Nothing.
+    pub fn take_problems(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+}

@@ -1,6 +1,6 @@
 //! Reads one machine: CPU, memory and disk as the process's cgroups limit them, the process itself,
-//! its descendants, and pressure stall information; its GPUs, in [`gpu`]; and what the kernel's log says of
-//! them, in [`kernel_log`].
+//! its descendants, and pressure stall information; all of the machine, in [`machine`]; its GPUs, in [`gpu`];
+//! and what the kernel's log says of them, in [`kernel_log`].
 //!
 //! A sampler keeps its files open and reads each with one positioned read. It holds no clock: the
 //! caller passes the monotonic time of the tick, and rates are taken between two such times. Nothing
@@ -14,6 +14,7 @@ mod descs;
 mod failure;
 pub mod gpu;
 pub mod kernel_log;
+pub mod machine;
 mod promised;
 
 pub use descs::{

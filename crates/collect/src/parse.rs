@@ -95,6 +95,81 @@ pub(crate) fn stat_cpus(text: &[u8]) -> Option<u64> {
     (count > 0).then_some(count as u64)
 }
 
+/// The first eight columns of the line `cpu` in `/proc/stat`, in kernel ticks; what old kernels lack is left out.
+pub(crate) fn stat_ticks(text: &[u8]) -> impl Iterator<Item = u64> {
+    let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"cpu "));
+    words(line.unwrap_or_default()).take(8).map_while(number)
+}
+
+/// The load of the last minute in `/proc/loadavg`.
+pub(crate) fn load(text: &[u8]) -> Option<f64> {
+    let load: f64 = std::str::from_utf8(words(text).next()?).ok()?.parse().ok()?;
+    (load.is_finite() && load >= 0.0).then_some(load)
+}
+
+/// One row of `/proc/diskstats`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DiskStats<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) sectors_read: u64,
+    pub(crate) sectors_written: u64,
+    /// With at least one request under way.
+    pub(crate) busy_ms: u64,
+}
+
+/// The rows of a `/proc/diskstats`; malformed ones are passed over.
+pub(crate) fn disk_stats(text: &[u8]) -> impl Iterator<Item = DiskStats<'_>> {
+    text.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut columns = words(line).skip(2);
+        let name = std::str::from_utf8(columns.next()?).ok()?;
+        let numbers: Vec<u64> = columns.map_while(number).take(11).collect();
+        let at = |column: usize| numbers.get(column).copied();
+        Some(DiskStats { name, sectors_read: at(2)?, sectors_written: at(6)?, busy_ms: at(9)? })
+    })
+}
+
+/// One row of `/proc/net/dev`: bytes, packets, errors, dropped, either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Interface<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) received: [u64; 4],
+    pub(crate) transmitted: [u64; 4],
+}
+
+/// The rows of a `/proc/net/dev`; malformed ones are passed over, and so is its head.
+pub(crate) fn net_dev(text: &[u8]) -> impl Iterator<Item = Interface<'_>> {
+    text.split(|byte| *byte == b'\n').filter_map(|line| {
+        // A name may have a colon, that of an alias; what follows it has none.
+        let colon = line.iter().rposition(|byte| *byte == b':')?;
+        let name = std::str::from_utf8(line[..colon].trim_ascii()).ok().filter(|name| !name.is_empty())?;
+        let numbers: Vec<u64> = words(&line[colon + 1..]).map_while(number).take(16).collect();
+        let four = |at: usize| numbers.get(at..at + 4)?.try_into().ok();
+        Some(Interface { name, received: four(0)?, transmitted: four(8)? })
+    })
+}
+
+/// One row of a mount table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mount<'a> {
+    /// Major and minor number of what is mounted.
+    pub(crate) device: &'a [u8],
+    /// Where it is mounted.
+    pub(crate) point: Vec<u8>,
+    /// Its kind, such as `ext4`.
+    pub(crate) kind: &'a [u8],
+}
+
+/// The rows of a `/proc/<pid>/mountinfo`; malformed ones are passed over.
+pub(crate) fn mounts(text: &[u8]) -> impl Iterator<Item = Mount<'_>> {
+    text.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let device = fields.nth(2)?;
+        let point = fields.nth(1)?;
+        fields.by_ref().find(|field| *field == b"-")?;
+        Some(Mount { device, point: unescape(point), kind: fields.next()? })
+    })
+}
+
 /// The `some` total of a pressure file, in microseconds.
 pub(crate) fn pressure_some_us(text: &[u8]) -> Option<u64> {
     let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"some "))?;
@@ -348,6 +423,11 @@ mod tests {
             statm_resident_pages(&text);
             uptime_ns(&text);
             mountinfo(&text);
+            mounts(&text).count();
+            net_dev(&text).count();
+            disk_stats(&text).count();
+            stat_ticks(&text).count();
+            load(&text);
             memberships(&text);
         }
 

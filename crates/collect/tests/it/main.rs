@@ -45,3 +45,5 @@ mod processes;
 mod real_host;
 #[cfg(tg_linux)]
 mod tree;
+#[cfg(tg_linux)]
+mod whole_machine;
