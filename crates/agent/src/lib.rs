@@ -24,7 +24,7 @@ pub use cards::{Card, Cards, SharedCards};
 pub use config::{Config, ConfigError, FIELDS, Field, Given, Names, Secret, Shape};
 pub use gpu::GpuSource;
 pub use log::{KernelLog, LogInput, LogOptions, SharedHeard};
-pub use owners::{Confidence, Owner, OwnerBoard, Owners, OwnersOptions, Place, Who};
+pub use owners::{Owners, OwnersOptions};
 pub use push::ServerError;
 pub use run::{AgentError, Running, spool_dir, start};
 pub use state::StateError;

@@ -19,21 +19,18 @@ mod told;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use self::boards::{Board, Finder, place_of};
+use self::boards::{Board, Finder, Place, place_of};
 use self::claims::Holder;
-use self::judge::{Judgement, Known, Usage, judge};
+use self::judge::{Judgement, Known, Owner, Usage, Who, judge};
 use self::kubelet::Kubelet;
 use self::process::{Process, Processes};
 use self::told::Telling;
 use crate::cards::SharedCards;
 use crate::tick::{Reading, Snapshot, Source, Tick};
-
-pub use self::boards::Place;
-pub use self::judge::{Confidence, Owner, Who};
 
 /// What was found longer ago is not told any more.
 const BELIEVED: Duration = Duration::from_mins(1);
@@ -91,35 +88,10 @@ struct Found {
     round: u64,
 }
 
-/// Who has what, shared with the parts that ask for one card.
-#[derive(Debug, Clone, Default)]
-pub struct OwnerBoard(Arc<Mutex<Option<Found>>>);
-
-impl OwnerBoard {
-    fn lock(&self) -> MutexGuard<'_, Option<Found>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Every owner, as of the last look.
-    pub fn owners(&self) -> Vec<Owner> {
-        let found = self.lock();
-        let fresh = found.as_ref().filter(|found| found.at.elapsed() < BELIEVED);
-        fresh.map(|found| found.judgement.owners.clone()).unwrap_or_default()
-    }
-
-    /// The pod that has a card or slice, with its job where that is known; of several the first by name.
-    pub fn labels_of(&self, uuid: &str, gi: Option<u32>) -> Option<Who> {
-        let found = self.lock();
-        let fresh = found.as_ref().filter(|found| found.at.elapsed() < BELIEVED)?;
-        let mut here = fresh.judgement.owners.iter().filter(|o| o.place.uuid == uuid && o.place.gi == gi);
-        here.next().map(|owner| owner.who.clone())
-    }
-}
-
 /// The part of an agent that tells who owns the GPUs.
 #[derive(Debug)]
 pub struct Owners {
-    board: OwnerBoard,
+    found: Arc<Mutex<Option<Found>>>,
     telling: Telling,
     thread: Thread,
     is_over: Arc<AtomicBool>,
@@ -128,25 +100,20 @@ pub struct Owners {
 impl Owners {
     /// Starts the thread that looks for owners of these cards.
     pub fn start(options: OwnersOptions, cards: SharedCards) -> std::io::Result<Self> {
-        let board = OwnerBoard::default();
+        let found = Arc::new(Mutex::new(None));
         let is_over = Arc::new(AtomicBool::new(false));
         let telling = Telling::new(&options.boot_id);
-        let (theirs, end) = (board.clone(), Arc::clone(&is_over));
+        let (theirs, end) = (Arc::clone(&found), Arc::clone(&is_over));
         let thread = std::thread::Builder::new().name("owners".into()).spawn(move || {
             let mut look = Look::new(options, cards);
             while !end.load(Ordering::Acquire) {
                 let found = look.take();
-                *theirs.lock() = Some(found);
+                *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
                 std::thread::park();
             }
         })?;
         // Nobody waits for its end: it may hang in a read of the kernel's.
-        Ok(Self { board, telling, thread: thread.thread().clone(), is_over })
-    }
-
-    /// Who has what, for other parts.
-    pub fn board(&self) -> OwnerBoard {
-        self.board.clone()
+        Ok(Self { found, telling, thread: thread.thread().clone(), is_over })
     }
 }
 
@@ -156,10 +123,12 @@ impl Source for Owners {
     }
 
     fn read(&mut self, tick: &Tick<'_>, out: &mut Snapshot) {
-        if let Some(found) = self.board.lock().as_ref().filter(|found| found.at.elapsed() < BELIEVED) {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = found.as_ref().filter(|found| found.at.elapsed() < BELIEVED) {
             out.readings.extend(readings(&found.judgement));
             self.telling.take(tick, found);
         }
+        drop(found);
         out.events.extend(self.telling.pending().iter().cloned());
         self.thread.unpark();
     }

@@ -13,11 +13,11 @@ const ENTRIES_MAX: usize = 4_096;
 
 /// A card, or a slice of one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub(super) struct Place {
     /// The card's UUID.
-    pub uuid: String,
+    pub(super) uuid: String,
     /// The GPU instance; for AMD's cards the partition. `None` for a whole card.
-    pub gi: Option<u32>,
+    pub(super) gi: Option<u32>,
 }
 
 /// A slice of a card.

@@ -7,7 +7,7 @@ use super::boards::{Board, Place};
 
 /// How sure an owner is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Confidence {
+pub(super) enum Confidence {
     /// Sources disagree: somebody else computes there.
     Conflict,
     /// One source says so.
@@ -18,7 +18,7 @@ pub enum Confidence {
 
 impl Confidence {
     /// As the label has it.
-    pub fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Certain => "certain",
             Self::Likely => "likely",
@@ -29,17 +29,17 @@ impl Confidence {
 
 /// Who it is; what is unknown is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Who {
+pub(super) struct Who {
     /// The pod's namespace.
-    pub namespace: String,
+    pub(super) namespace: String,
     /// The pod.
-    pub pod: String,
+    pub(super) pod: String,
     /// The container: its name in a pod, else its id.
-    pub container: String,
+    pub(super) container: String,
     /// The Slurm job.
-    pub job_id: String,
+    pub(super) job_id: String,
     /// The run.
-    pub run_id: String,
+    pub(super) run_id: String,
 }
 
 impl Who {
@@ -83,17 +83,17 @@ pub(super) struct Usage {
 
 /// One owner of a card or slice: one series.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
+pub(super) struct Owner {
     /// The driver's index of the card.
-    pub gpu: u32,
+    pub(super) gpu: u32,
     /// The card or slice.
-    pub place: Place,
+    pub(super) place: Place,
     /// Who has it.
-    pub who: Who,
+    pub(super) who: Who,
     /// How many shares the card has, when there are more than one.
-    pub shared: Option<usize>,
+    pub(super) shared: Option<usize>,
     /// How sure that is.
-    pub confidence: Confidence,
+    pub(super) confidence: Confidence,
 }
 
 /// Somebody computes where somebody else was given the card.
