@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::output::{Failure, is_broken_pipe};
-use crate::{backup, calc, doctor, export, query, reference, rules, runs, sync, token, up};
+use crate::{agent, backup, calc, doctor, export, query, reference, rules, runs, sync, token, up};
 #[cfg(target_os = "linux")]
-use crate::{run, top};
+use crate::{run, simulate, top};
 
 /// How a verb ends: its exit code, or why it could not.
 pub(crate) type Done = Result<ExitCode, Failure>;
@@ -27,6 +27,7 @@ pub(crate) fn version() -> &'static str {
 fn verbs() -> Vec<Verb> {
     let mut verbs: Vec<Verb> = vec![
         (up::command(), up::run),
+        (agent::command(), agent::run),
         (runs::command(), runs::run),
         (query::command(), query::run),
         (export::command(), export::run),
@@ -41,8 +42,9 @@ fn verbs() -> Vec<Verb> {
     ];
     #[cfg(target_os = "linux")]
     {
-        verbs.insert(1, (run::command(), run::run));
-        verbs.insert(2, (top::command(), top::run));
+        verbs.insert(2, (run::command(), run::run));
+        verbs.insert(3, (top::command(), top::run));
+        verbs.insert(3, (simulate::command(), simulate::run));
         verbs.push((run::become_command(), run::become_run));
     }
     verbs

@@ -3,6 +3,7 @@
 //! Data goes to stdout, everything else to stderr. Exit code 0 is fine, 1 means findings, 2 a usage
 //! or tool error.
 
+mod agent;
 mod args;
 mod backup;
 mod calc;
@@ -19,6 +20,8 @@ mod rules;
 #[cfg(target_os = "linux")]
 mod run;
 mod runs;
+#[cfg(target_os = "linux")]
+mod simulate;
 mod sync;
 mod table;
 mod token;

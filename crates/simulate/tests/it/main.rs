@@ -166,3 +166,19 @@ fn two_processes_that_play_a_node_agree() {
     assert_eq!((one.boots(), other.boots()), (2, 2));
     assert_eq!(one.take_lines(), other.take_lines());
 }
+
+#[test]
+fn the_scenarios_that_come_along_can_be_played() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/scenarios");
+    let mut names: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let scenario = Scenario::read(&std::fs::read_to_string(&path).unwrap());
+        let scenario = Arc::new(scenario.unwrap_or_else(|error| panic!("{}: {error}", path.display())));
+        let (host, _) = scenario.hosts().next().unwrap();
+        Node::new(&scenario, &host).unwrap().advance(1.0);
+        names.push(path.file_stem().unwrap().to_str().unwrap().to_owned());
+    }
+    names.sort();
+    assert_eq!(names, ["fleet", "seed", "small"]);
+}

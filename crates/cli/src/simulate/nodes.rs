@@ -1,0 +1,181 @@
+//! The nodes of a scenario: for each a fake driver, a kernel log and a real agent that reads both.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use simulate::{FaultKind, Node};
+
+use super::Play;
+use super::parts::Part;
+use super::stage::Wanted;
+use crate::output::Failure;
+
+/// What the fake driver looks for beside itself.
+const DRIVER_SCENARIO: &str = "scenario.toml";
+/// Name of the driver's library, as programs ask for it.
+const LIBRARY: &str = "libnvidia-ml.so.1";
+
+/// A node that is played.
+struct Played {
+    node: Node,
+    dir: PathBuf,
+    log: File,
+    agent: Option<Part>,
+}
+
+/// All of them.
+pub(super) struct Nodes {
+    played: Vec<Played>,
+    /// Processes by host and card.
+    pids: BTreeMap<(String, u32), Vec<u32>>,
+    interval: String,
+}
+
+impl Nodes {
+    /// Makes the folders of all nodes; no agent runs yet.
+    pub(super) fn open(play: &Play, wanted: &Wanted) -> Result<Self, Failure> {
+        let mut played = Vec::new();
+        if wanted.has_nodes {
+            let library = driver(wanted.driver.as_deref())?;
+            for (host, _) in play.scenario.hosts() {
+                let node =
+                    Node::new(&play.scenario, &host).map_err(|error| Failure::new(error.to_string()))?;
+                played.push(Played::open(node, &wanted.dir.join(&host), &library)?);
+            }
+        }
+        Ok(Self { played, pids: BTreeMap::new(), interval: wanted.interval.clone() })
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.played.len()
+    }
+
+    /// The fake driver's library of a node.
+    pub(super) fn library(&self, host: &str) -> Option<PathBuf> {
+        let played = self.played.iter().find(|played| played.node.host() == host)?;
+        Some(played.dir.join(LIBRARY))
+    }
+
+    /// Says which process uses a card.
+    pub(super) fn uses(&mut self, host: &str, gpu: u32, pid: u32) {
+        self.pids.entry((host.to_owned(), gpu)).or_default().push(pid);
+    }
+
+    /// Goes on to now: drivers answer anew, kernels say what happened, agents are there or not.
+    pub(super) fn go(&mut self, play: &Play) -> Result<(), Failure> {
+        let now = play.now();
+        for played in &mut self.played {
+            played.node.advance(now);
+            let host = played.node.host().to_owned();
+            let pids = |gpu| self.pids.get(&(host.clone(), gpu)).cloned().unwrap_or_default();
+            played.show(play, &pids)?;
+            played.mind_agent(play, now, &self.interval)?;
+        }
+        Ok(())
+    }
+
+    /// Agents that ended by themselves, in words.
+    pub(super) fn ended(&mut self) -> Vec<String> {
+        let agents = self.played.iter_mut().filter_map(|played| played.agent.as_mut());
+        agents.filter_map(Part::ended).collect()
+    }
+
+    /// Asks every agent to end, so that what is left is delivered.
+    pub(super) fn into_agents(self) -> Vec<Part> {
+        self.played.into_iter().filter_map(|played| played.agent).collect()
+    }
+}
+
+impl Played {
+    fn open(node: Node, dir: &Path, library: &Path) -> Result<Self, Failure> {
+        let failed =
+            |error: std::io::Error| Failure::new(format!("cannot prepare `{}`: {error}", dir.display()));
+        std::fs::create_dir_all(dir).map_err(failed)?;
+        std::fs::copy(library, dir.join(LIBRARY)).map_err(failed)?;
+        let log = File::options().create(true).append(true).open(dir.join("kernel.log")).map_err(failed)?;
+        Ok(Self { node, dir: dir.to_owned(), log, agent: None })
+    }
+
+    /// Writes what the driver answers and what the kernel says, as `dmesg` prints it.
+    fn show(&mut self, play: &Play, pids: &dyn Fn(u32) -> Vec<u32>) -> Result<(), Failure> {
+        let host = self.node.host().to_owned();
+        let failed = |error: std::io::Error| Failure::new(format!("cannot play `{host}`: {error}"));
+        let file = self.dir.join(DRIVER_SCENARIO);
+        let fresh = self.dir.join("scenario.toml.new");
+        std::fs::write(&fresh, self.node.driver_scenario(pids)).map_err(failed)?;
+        std::fs::rename(&fresh, &file).map_err(failed)?;
+        let mut lines = String::new();
+        for line in self.node.take_lines() {
+            let since_boot = play.wall_ns(line.at) as f64 / 1e9 - boot_seconds();
+            let _ = writeln!(lines, "[{since_boot:12.6}] {}", line.text);
+        }
+        self.log.write_all(lines.as_bytes()).map_err(failed)
+    }
+
+    fn mind_agent(&mut self, play: &Play, now: f64, interval: &str) -> Result<(), Failure> {
+        let host = self.node.host();
+        let is_killed = play.scenario.faults.iter().any(|fault| {
+            fault.kind == FaultKind::AgentKilled && fault.is_on(now) && fault.host.as_deref() == Some(host)
+        });
+        if !self.node.is_up() || is_killed {
+            if let Some(mut agent) = self.agent.take() {
+                agent.kill();
+            }
+            return Ok(());
+        }
+        if self.agent.is_none() {
+            self.agent = Some(self.start_agent(play, interval)?);
+        }
+        Ok(())
+    }
+
+    fn start_agent(&self, play: &Play, interval: &str) -> Result<Part, Failure> {
+        let path = |name: &str| self.dir.join(name).display().to_string();
+        let mut args: Vec<String> = [
+            "agent",
+            "--host",
+            self.node.host(),
+            "--interval",
+            interval,
+            "--listen",
+            "127.0.0.1:0",
+            "--kmsg",
+            &path("kernel.log"),
+            "--state-dir",
+            &path("state"),
+            "--gpu-library",
+            &path(LIBRARY),
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        if let Some(server) = &play.server {
+            args.extend(["--server".to_owned(), server.clone()]);
+        }
+        Part::start(&format!("agent-{}", self.node.host()), &self.dir, &args, &[])
+    }
+}
+
+/// When this machine was booted, seconds since 1970.
+fn boot_seconds() -> f64 {
+    let clock = |id| {
+        let time = rustix::time::clock_gettime(id);
+        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    };
+    clock(rustix::time::ClockId::Realtime) - clock(rustix::time::ClockId::Boottime)
+}
+
+/// The fake driver's library.
+fn driver(given: Option<&Path>) -> Result<PathBuf, Failure> {
+    let name = format!("{}fake_nvml{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let beside = std::env::current_exe().ok().map(|program| program.with_file_name(&name));
+    let found = given.map(Path::to_owned).or(beside).filter(|library| library.is_file());
+    found.ok_or_else(|| {
+        let looked = given.map_or_else(|| format!("`{name}` beside this program"), |path| path.display().to_string());
+        Failure::new(format!("cannot play GPUs: there is no fake driver, looked for {looked}"))
+            .hint("build it with `cargo build --release -p fake-nvml`, name it with `--driver`, or leave the nodes out with `--no-nodes`")
+    })
+}

@@ -1,0 +1,120 @@
+//! The ranks of a job, as processes that log their steps the way a training does.
+
+use std::time::Duration;
+
+use client::{Config, Run, SeriesHandle};
+use model::RunPath;
+use simulate::{Job, Step};
+
+use super::Play;
+use crate::output::Failure;
+
+/// How far ahead a step may end for a rank to wait for it; none ends later unless the job is held up.
+const HORIZON_SECONDS: f64 = 600.0;
+/// How long a rank rests when its job is held up.
+const REST: Duration = Duration::from_millis(200);
+
+/// The series of one rank.
+struct Series {
+    step: SeriesHandle,
+    wait: SeriesHandle,
+    data: SeriesHandle,
+    tokens: SeriesHandle,
+}
+
+impl Series {
+    fn of(run: &Run, labels: &[(&str, &str)]) -> Result<Self, Failure> {
+        let series = |name: &str| {
+            run.series(name, labels, "")
+                .map_err(|error| Failure::new(format!("cannot log `{name}`: {error}")))
+        };
+        Ok(Self {
+            step: series("train_step_seconds")?,
+            wait: series("train_step_wait_seconds")?,
+            data: series("train_step_data_seconds")?,
+            tokens: series("train_step_tokens")?,
+        })
+    }
+
+    fn points(&self, step: &Step, rank: usize, tokens: f64) -> [(SeriesHandle, f64); 4] {
+        [
+            (self.step, step.length),
+            (self.wait, step.wait(rank)),
+            (self.data, step.data.get(rank).copied().unwrap_or_default()),
+            (self.tokens, tokens),
+        ]
+    }
+}
+
+/// Plays one rank, whose place in the job the environment says, until the process ends.
+pub(super) fn one(play: &Play, job: usize, rank: usize) -> Result<(), Failure> {
+    let job = open(play, job)?;
+    let run = start(play, &job, Config::from_env())?;
+    let tokens = job.group().tokens / job.ranks().len().max(1) as f64;
+    let series = Series::of(&run, &[])?;
+    let loss = if rank == 0 { Some(loss(&run)?) } else { None };
+    steps(play, job, |step| {
+        let mut points = series.points(step, rank, tokens).to_vec();
+        points.extend(loss.map(|loss| (loss, loss_at(step.number))));
+        run.log_all(&points, Some(step.number as i64), Some(play.wall_ns(step.end())));
+    })
+}
+
+/// Plays all ranks of a job in one process, until it ends.
+pub(super) fn all(play: &Play, job: usize) -> Result<(), Failure> {
+    let job = open(play, job)?;
+    let config = Config { capture_system_metrics: false, ..Config::from_env() };
+    let run = start(play, &job, config)?;
+    let tokens = job.group().tokens / job.ranks().len().max(1) as f64;
+    let series = (0..job.ranks().len())
+        .map(|rank| Series::of(&run, &[("rank", &rank.to_string())]))
+        .collect::<Result<Vec<_>, _>>()?;
+    let loss = loss(&run)?;
+    steps(play, job, |step| {
+        let ranks = series.iter().enumerate();
+        let mut points: Vec<_> = ranks.flat_map(|(rank, series)| series.points(step, rank, tokens)).collect();
+        points.push((loss, loss_at(step.number)));
+        run.log_all(&points, Some(step.number as i64), Some(play.wall_ns(step.end())));
+    })
+}
+
+fn loss(run: &Run) -> Result<SeriesHandle, Failure> {
+    run.series("loss", &[], "").map_err(|error| Failure::new(format!("cannot log `loss`: {error}")))
+}
+
+fn loss_at(step: u64) -> f64 {
+    1.8 + 6.0 / (1.0 + step as f64 / 40.0)
+}
+
+fn open(play: &Play, job: usize) -> Result<Job, Failure> {
+    Job::new(play.scenario.clone(), job).map_err(|error| Failure::new(error.to_string()))
+}
+
+fn start(play: &Play, job: &Job, config: Config) -> Result<Run, Failure> {
+    let group = job.group();
+    let path = RunPath {
+        organization: group.organization.clone(),
+        workspace: group.workspace.clone(),
+        project: group.project.clone(),
+        run: group.name.clone(),
+    };
+    let url = play.server.clone().or(config.url.clone());
+    let run = Run::start(Config { path, url, ..config })
+        .map_err(|error| Failure::new(format!("cannot start the run `{}`: {error}", group.name)))?;
+    if let Some(parameters) = group.parameters {
+        run.set_attribute("model/parameters", model::AttributeValue::Float(parameters));
+    }
+    Ok(run)
+}
+
+/// Hands every step over when it is done.
+fn steps(play: &Play, mut job: Job, mut done: impl FnMut(&Step)) -> Result<(), Failure> {
+    loop {
+        let Some(step) = job.next_until(play.now() + HORIZON_SECONDS) else {
+            std::thread::sleep(REST);
+            continue;
+        };
+        std::thread::sleep(play.until(step.end()));
+        done(&step);
+    }
+}
