@@ -69,8 +69,8 @@ pub struct Config {
     pub root: PathBuf,
     /// The driver's library; where it usually is without.
     pub gpu_library: Option<PathBuf>,
-    /// The kubelet's socket that tells which pod has which device.
-    pub kubelet_socket: PathBuf,
+    /// The kubelet's socket that tells which pod has which device; under `root` where it usually is without.
+    pub kubelet_socket: Option<PathBuf>,
     /// `auto`, `text` or `json`; the program that starts the agent applies it.
     pub log_format: String,
 }
@@ -372,10 +372,10 @@ pub const FIELDS: &[Field] = &[
         flag: "kubelet-socket",
         variable: "TRUEGAUGE_AGENT_KUBELET_SOCKET",
         shape: Shape::Path,
-        default: "/var/lib/kubelet/pod-resources/kubelet.sock",
-        help: "The kubelet's socket that tells which pod has which card; passed over where it is not there",
+        default: "",
+        help: "The kubelet's socket that tells which pod has which card; without it the usual place under `root`",
         set: |c, v| {
-            c.kubelet_socket = PathBuf::from(v);
+            c.kubelet_socket = Some(PathBuf::from(v));
             Ok(())
         },
     },
@@ -414,7 +414,7 @@ impl Config {
             kmsg: "/dev/kmsg".to_owned(),
             root: PathBuf::from("/"),
             gpu_library: None,
-            kubelet_socket: PathBuf::from("/var/lib/kubelet/pod-resources/kubelet.sock"),
+            kubelet_socket: None,
             log_format: "auto".to_owned(),
         }
     }

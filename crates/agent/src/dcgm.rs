@@ -116,6 +116,12 @@ const FAMILIES: &[Family] = &[
         "Whether a row could not be replaced.",
     ),
     gauge(
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+        &canonical::GPU_GRAPHICS_ACTIVE_RATIO,
+        1.0,
+        "Graphics and compute engine at work, 0 to 1.",
+    ),
+    gauge(
         "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
         &canonical::GPU_TENSOR_ACTIVE_RATIO,
         1.0,

@@ -39,6 +39,7 @@ const NAMES: &[(&Desc, &Desc, f64)] = &[
     (&nvml::GPU_MEMORY_CLOCK, &canonical::GPU_MEMORY_CLOCK_HERTZ, 1e6),
     (&nvml::GPU_THROTTLED, &canonical::GPU_THROTTLED_SECONDS_TOTAL, 1.0),
     (&nvml::GPU_RECOVERY_ACTION, &canonical::GPU_RECOVERY_ACTION, 1.0),
+    (&nvml::GPU_GRAPHICS_ACTIVE, &canonical::GPU_GRAPHICS_ACTIVE_RATIO, 1.0),
     (&nvml::GPU_SM_ACTIVE, &canonical::GPU_SM_ACTIVE_RATIO, 1.0),
     (&nvml::GPU_SM_OCCUPANCY, &canonical::GPU_SM_OCCUPANCY_RATIO, 1.0),
     (&nvml::GPU_TENSOR_ACTIVE, &canonical::GPU_TENSOR_ACTIVE_RATIO, 1.0),

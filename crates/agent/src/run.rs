@@ -234,7 +234,7 @@ impl Looker {
         client_id: [u8; 16],
         (shown, outbox): (Arc<Shown>, Option<Arc<Outbox>>),
     ) -> Self {
-        let boot_id = collect::boot_id();
+        let boot_id = collect::Host::at(&config.root).boot_id();
         let part = |source| Part { source, seconds: 0.0, panics: 0 };
         let parts = crate::parts::all(&config, &state.dir, &boot_id).into_iter().map(part).collect();
         Self {
@@ -327,7 +327,7 @@ impl Looker {
         self.tell_of_itself(&mut seen);
         let mut seen = unique(seen);
         let xids = seen.events.iter().filter_map(xid).collect();
-        self.events.append(&mut seen.events);
+        self.take_events(&mut seen.events);
         let is_kept = self.send(tick.time_ns, &seen.readings, false);
         self.shown.put(seen.readings, xids);
         if is_kept {
@@ -335,6 +335,13 @@ impl Looker {
                 part.source.kept();
             }
         }
+    }
+
+    /// A part tells an event again until it is kept.
+    fn take_events(&mut self, seen: &mut Vec<Event>) {
+        let known: std::collections::HashSet<String> =
+            self.events.iter().map(|event| event.key.clone()).collect();
+        self.events.extend(seen.drain(..).filter(|event| !known.contains(&event.key)));
     }
 
     /// Hands a look over to the outbox; whether it is on disk, or nobody wants it there.

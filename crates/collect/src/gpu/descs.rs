@@ -137,6 +137,14 @@ pub const GPU_RECOVERY_ACTION: Desc = gauge(
      4 drained and reset, 5 its IMEX domain recovered, 6 a bus reset, 7 a restart of the system.",
 );
 
+/// Graphics and compute engine.
+pub const GPU_GRAPHICS_ACTIVE: Desc = gauge(
+    "system/gpu/graphics_active_ratio",
+    Unit::Ratio,
+    "Share of the time since the last tick in which the graphics or compute engine was active.",
+)
+.caveat("Any work at all counts, as in the utilization. Hopper and newer.");
+
 /// SM activity.
 pub const GPU_SM_ACTIVE: Desc = gauge(
     "system/gpu/sm_active_ratio",
@@ -333,6 +341,7 @@ pub const GPU_DESCS: &[Desc] = &[
     GPU_FP64_ACTIVE,
     GPU_FP32_ACTIVE,
     GPU_FP16_ACTIVE,
+    GPU_GRAPHICS_ACTIVE,
     GPU_PCIE_GENERATION,
     GPU_PCIE_WIDTH,
     GPU_PCIE_GENERATION_MAX,

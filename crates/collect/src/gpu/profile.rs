@@ -6,16 +6,16 @@ use model::Desc;
 
 use super::{
     descs::{
-        GPU_DRAM_ACTIVE, GPU_FP16_ACTIVE, GPU_FP32_ACTIVE, GPU_FP64_ACTIVE, GPU_PCIE_RECEIVE,
-        GPU_PCIE_TRANSMIT, GPU_SM_ACTIVE, GPU_SM_OCCUPANCY, GPU_TENSOR_ACTIVE,
+        GPU_DRAM_ACTIVE, GPU_FP16_ACTIVE, GPU_FP32_ACTIVE, GPU_FP64_ACTIVE, GPU_GRAPHICS_ACTIVE,
+        GPU_PCIE_RECEIVE, GPU_PCIE_TRANSMIT, GPU_SM_ACTIVE, GPU_SM_OCCUPANCY, GPU_TENSOR_ACTIVE,
     },
     ffi::Profile,
     reading::{Device, Trouble, senseless},
 };
 
 /// NVML's numbers of what is asked, and the metrics they become: percent first, then MiB a second.
-const IDS: [u32; 9] = [2, 3, 5, 10, 11, 12, 13, 20, 21];
-const METRICS: [&Desc; 9] = [
+const IDS: [u32; 10] = [2, 3, 5, 10, 11, 12, 13, 1, 20, 21];
+const METRICS: [&Desc; 10] = [
     &GPU_SM_ACTIVE,
     &GPU_SM_OCCUPANCY,
     &GPU_TENSOR_ACTIVE,
@@ -23,11 +23,12 @@ const METRICS: [&Desc; 9] = [
     &GPU_FP64_ACTIVE,
     &GPU_FP32_ACTIVE,
     &GPU_FP16_ACTIVE,
+    &GPU_GRAPHICS_ACTIVE,
     &GPU_PCIE_TRANSMIT,
     &GPU_PCIE_RECEIVE,
 ];
 /// The metrics that come from here only.
-pub(super) const RATIOS: &[&Desc] = METRICS.split_at(7).0;
+pub(super) const RATIOS: &[&Desc] = METRICS.split_at(8).0;
 
 /// The driver refreshes the counters that often, so what lies closer together says nothing.
 const APART_MIN: Duration = Duration::from_millis(100);

@@ -57,6 +57,7 @@ fn everything_else_is_in_its_unit_and_under_its_labels() {
         ("system/gpu/fp64_active_ratio", 0.01),
         ("system/gpu/fp32_active_ratio", 0.02),
         ("system/gpu/fp16_active_ratio", 0.03),
+        ("system/gpu/graphics_active_ratio", 0.875),
         ("system/gpu/nvlink_bytes_total{direction=transmit}", 1_024_000.0),
         ("system/gpu/nvlink_bytes_total{direction=receive}", 2_048_000.0),
         ("system/gpu/nvlink_active_links", 17.0),

@@ -165,6 +165,7 @@ gpm_3 = 40000
 gpm_5 = 100400
 gpm_10 = 0
 gpm_11 = 1000
+gpm_1 = 87500
 gpm_12 = 2000
 gpm_13 = 3000
 pcie_generation = 5
