@@ -113,6 +113,25 @@ pub(crate) fn printable(text: &str) -> String {
     out
 }
 
+/// Starts the log on stderr, in the format that the settings name.
+pub(crate) fn start_log(format: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("TRUEGAUGE_LOG")
+        .unwrap_or_else(|_unset| tracing_subscriber::EnvFilter::new("info"));
+    let terminal = stderr_is_terminal();
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let as_text = match format {
+        "text" => true,
+        "json" => false,
+        _ => terminal,
+    };
+    // Only the first subscriber of a process counts; this is the only one there is.
+    let _ = if as_text {
+        builder.with_ansi(terminal).with_target(false).try_init()
+    } else {
+        builder.json().flatten_event(true).try_init()
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::printable;

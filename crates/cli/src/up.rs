@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use server::config::{Config, FIELDS, Given, Shape};
 use server::{Reread, Running};
-use tracing_subscriber::EnvFilter;
 
 use crate::args::Done;
 use crate::output::{Failure, print_line};
@@ -68,7 +67,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
     let mut config = resolve(file).map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
     let again = file.map(Path::to_owned);
     config.reread = Reread::new(move || resolve(again.as_deref()).map_err(|error| error.to_string()));
-    start_log(&config);
+    crate::output::start_log(&config.log_format);
     let data_dir = config.data_dir.clone();
     let running =
         server::start(config).map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
@@ -80,27 +79,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
 pub(crate) fn defaults() -> Config {
     Config {
         spool_dir: client::default_spool_dir(),
-        catalog: collect::all_descs(),
+        catalog: [&collect::all_descs()[..], agent::own::DESCS].concat(),
         promised: collect::PROMISED.to_vec(),
         ..Config::default()
     }
-}
-
-fn start_log(config: &Config) {
-    let filter = EnvFilter::try_from_env("TRUEGAUGE_LOG").unwrap_or_else(|_unset| EnvFilter::new("info"));
-    let terminal = crate::output::stderr_is_terminal();
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let as_text = match config.log_format.as_str() {
-        "text" => true,
-        "json" => false,
-        _ => terminal,
-    };
-    // Only the first subscriber of a process counts; this is the only one there is.
-    let _ = if as_text {
-        builder.with_ansi(terminal).with_target(false).try_init()
-    } else {
-        builder.json().flatten_event(true).try_init()
-    };
 }
 
 /// Where to look and how to send the first point, on stdout: a script reads the address there.

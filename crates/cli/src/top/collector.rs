@@ -50,8 +50,11 @@ impl Collector {
     /// Begins to ask the driver, in a thread: a sick one takes its time.
     pub(super) fn new() -> Self {
         let (send, opening) = channel();
-        let options =
-            GpuOptions { library: None, start_deadline: START_DEADLINE, call_deadline: CALL_DEADLINE };
+        let options = GpuOptions {
+            start_deadline: START_DEADLINE,
+            call_deadline: CALL_DEADLINE,
+            ..GpuOptions::default()
+        };
         let started = std::thread::Builder::new().name("truegauge-driver".into()).spawn(move || {
             // Whoever asked may be gone.
             let _ = send.send(GpuSampler::open(&options));
