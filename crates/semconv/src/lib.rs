@@ -9,4 +9,5 @@ pub mod export;
 pub mod instruments;
 pub mod peaks;
 pub mod spans;
+pub mod vocabulary;
 pub mod xid;
