@@ -36,11 +36,11 @@ export class Card {
   readonly uuid = computed(() => param('uuid'));
   readonly answer = signal<GpusAnswer | null>(null);
   readonly gpu = signal<Gpu | null>(null);
-  /** Other cards of the host that have its place now. */
   readonly incidents = signal<IncidentsAnswer | null>(null);
   readonly events = signal<FleetEvent[]>([]);
   readonly counters = signal<Counter[]>([]);
-  readonly peers = signal<Gpu[]>([]);
+  /** Cards that it may be held against; `null` until they are read. */
+  readonly peers = signal<Gpu[] | null>(null);
   readonly error = signal<unknown>(null);
   readonly sideError = signal<unknown>(null);
   readonly cursor = signal<number | null>(null);
@@ -100,9 +100,16 @@ export class Card {
       askCounters(gpu, stop).then((a) => {
         this.counters.value = a;
       }),
-      askGpus({ signal: 'power_ratio', bins: 36, ...peers, ...span }, stop).then((a) => {
-        this.peers.value = a.gpus;
-      }),
+      askGpus({ signal: 'power_ratio', bins: 36, ...peers, ...span }, stop).then(
+        (a) => {
+          this.peers.value = a.gpus;
+        },
+        (error: unknown) => {
+          // The card's own history does not wait for what cannot be read.
+          if (!isAbort(error)) this.peers.value ??= [];
+          throw error;
+        },
+      ),
     ]);
     const failed = results.find((r) => r.status === 'rejected' && !isAbort(r.reason));
     this.sideError.value = failed ? (failed as PromiseRejectedResult).reason : null;

@@ -129,13 +129,25 @@ export function selectorOf({ uuid, host, gpu }: Pick<Gpu, 'uuid' | 'host' | 'gpu
   return uuid ? `uuid=${quoted(uuid)}` : `host=${quoted(host)},gpu=${quoted(gpu)}`;
 }
 
+/** Peers that are read at most; of more, every so-and-so-many-th. */
+const PEERS_MAX = 64;
+
 /** Cards that this one is held against: the others of its run or job, else those of its model. */
-export function peersSelector(gpu: Gpu): string | null {
-  const { owner } = gpu;
-  if (owner?.run_id) return `tg_gpu_owner_info{run_id=${quoted(owner.run_id)}}`;
-  if (owner?.job_id) return `tg_gpu_owner_info{job_id=${quoted(owner.job_id)}}`;
-  return gpu.gpu_model ? `tg_gpu_info{gpu_model=${quoted(gpu.gpu_model)}}` : null;
+export function peersOf(gpu: Gpu, all: Gpu[]): string[] {
+  const { run_id, job_id } = gpu.owner ?? {};
+  const alike = (other: Gpu) => {
+    if (run_id) return other.owner?.run_id === run_id;
+    if (job_id) return other.owner?.job_id === job_id;
+    return other.gpu_model === gpu.gpu_model;
+  };
+  const found = all.filter((g) => g.uuid !== '' && g.uuid !== gpu.uuid && alike(g)).map((g) => g.uuid);
+  const stride = Math.ceil(found.length / PEERS_MAX);
+  return found.filter((_, at) => at % stride === 0);
 }
+
+/** A matcher of these values and no others. */
+const anyOf = (label: string, values: string[]) =>
+  `${label}=~${quoted(values.map((v) => v.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|'))}`;
 
 const gauges = (lanes: LaneSpec[], some: (lane: LaneSpec) => boolean = () => true) =>
   lanes
@@ -153,7 +165,7 @@ const ratio = (labels: string, window: string) =>
   `last_over_time(tg_gpu_power_watts{${labels}}[${window}]) / last_over_time(tg_gpu_power_limit_watts{${labels}}[${window}])`;
 
 /** The questions: the card's gauges, its rates, and the middle one of its peers. */
-export function questionsOf(gpu: Gpu, lanes: LaneSpec[], step: number): string[] {
+export function questionsOf(gpu: Gpu, peers: string[], lanes: LaneSpec[], step: number): string[] {
   const window = rateWindow(step);
   const own = selectorOf(gpu);
   const has = (id: string) => lanes.some((lane) => lane.id === id);
@@ -168,35 +180,43 @@ export function questionsOf(gpu: Gpu, lanes: LaneSpec[], step: number): string[]
   if (has(NVLINK))
     rates.push(named(`sum by (direction) (rate(tg_gpu_nvlink_bytes_total{${own}}[${window}]))`, NVLINK));
   if (has(POWER_RATIO)) rates.push(named(ratio(own, window), POWER_RATIO));
-  const peers = peersSelector(gpu);
-  const others = `uuid!=${quoted(gpu.uuid)}`;
-  const among = (query: string) => `${query} and on (host, gpu) ${peers}`;
+  const others = anyOf('uuid', peers);
   const compared = gauges(lanes, (lane) => lane.compared).filter((name) => !name.includes('limit'));
   const median = [
-    `quantile by (__name__) (0.5, ${among(last(compared, others, window))})`,
-    ...(has(POWER_RATIO)
-      ? [named(`quantile(0.5, ${among(`(${ratio(others, window)})`)})`, POWER_RATIO)]
-      : []),
+    `quantile by (__name__) (0.5, ${last(compared, others, window)})`,
+    ...(has(POWER_RATIO) ? [named(`quantile(0.5, ${ratio(others, window)})`, POWER_RATIO)] : []),
   ];
   return [
     last(gauges(lanes), own, window),
     ...(rates.length > 0 ? [rates.join(' or ')] : []),
-    ...(peers ? [median.join(' or ')] : []),
+    ...(peers.length > 0 ? [median.join(' or ')] : []),
   ];
+}
+
+/** A card and those that it is held against. */
+export interface Subject {
+  gpu: Gpu;
+  peers: string[];
+}
+
+/** Whether two readings would ask the same. */
+export function sameSubject(a: Subject | null, b: Subject | null): boolean {
+  const key = (s: Subject | null) => s && JSON.stringify([s.gpu.uuid, s.gpu.host, s.gpu.gpu, s.peers]);
+  return key(a) === key(b);
 }
 
 /** Reads the lanes of a card. */
 export async function readHistory(
-  gpu: Gpu,
+  { gpu, peers }: Subject,
   lanes: LaneSpec[],
   range: { from: number; to: number },
   step: number,
   signal: AbortSignal,
 ): Promise<History> {
   const grid = gridOf(range, step);
-  const questions = questionsOf(gpu, lanes, step);
+  const questions = questionsOf(gpu, peers, lanes, step);
   const answers = await Promise.all(questions.map((query) => askRange(query, grid, step, signal)));
-  const peersAt = peersSelector(gpu) ? questions.length - 1 : -1;
+  const peersAt = peers.length > 0 ? questions.length - 1 : -1;
   return {
     range,
     step,

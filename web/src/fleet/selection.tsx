@@ -11,7 +11,7 @@ import { formatMinute } from '../lib/time';
 import { absentText } from './absence';
 import { askGpus, type Gpu } from './answers';
 import { LaneRow, laneText } from './lane_view';
-import { SHORT_LANES } from './lanes';
+import { peersOf, SHORT_LANES, type Subject, sameSubject } from './lanes';
 import type { Fleet } from './model';
 import { counted, gpuKey, gpuName, ownerText } from './names';
 import { OwnerStrip } from './owner_strip';
@@ -152,13 +152,13 @@ export function SelectionPanel({ fleet, detail }: { fleet: Fleet; detail: Gpu | 
   );
 }
 
-/** The selected card, anew only when it is another one. */
+/** The selected card and its peers, anew only when they are others. */
 function useCard(fleet: Fleet) {
-  const kept = useRef<Gpu | null>(null);
+  const kept = useRef<Subject | null>(null);
   return useComputed(() => {
     const gpu = fleet.selected.value;
-    const id = (g: Gpu | null) => g && JSON.stringify([gpuKey(g), g.owner?.run_id, g.owner?.job_id]);
-    if (id(kept.current) !== id(gpu)) kept.current = gpu;
+    const now = gpu && { gpu, peers: peersOf(gpu, fleet.gpus.value?.gpus ?? []) };
+    if (!sameSubject(kept.current, now)) kept.current = now;
     return kept.current;
   });
 }

@@ -3,8 +3,7 @@ import { effect, type ReadonlySignal, type Signal, useSignal } from '@preact/sig
 import { useEffect } from 'preact/hooks';
 import { autoStep } from '../explore/span';
 import { isAbort } from '../lib/api';
-import type { Gpu } from './answers';
-import { type History, type LaneSpec, readHistory } from './lanes';
+import { type History, type LaneSpec, readHistory, type Subject } from './lanes';
 import { gpuKey } from './names';
 
 /** A card that keys run over is asked for once they rest, ms. */
@@ -23,7 +22,7 @@ export function laneStep(range: { from: number; to: number }, most: number): num
 
 /** Follows the card and the range; the old picture of one card stays until the new one is there. */
 export function useHistory(
-  gpu: ReadonlySignal<Gpu | null>,
+  subject: ReadonlySignal<Subject | null>,
   range: ReadonlySignal<{ from: number; to: number }>,
   lanes: LaneSpec[],
   steps: number,
@@ -35,13 +34,13 @@ export function useHistory(
     let timer: ReturnType<typeof setTimeout> | undefined;
     let shown = '';
     const stop = effect(() => {
-      const card = gpu.value;
+      const card = subject.value;
       const now = range.value;
       clearTimeout(timer);
       controller.abort();
       controller = new AbortController();
       const { signal } = controller;
-      const key = card ? gpuKey(card) : '';
+      const key = card ? gpuKey(card.gpu) : '';
       if (key !== shown) history.value = null;
       const first = shown === '';
       shown = key;

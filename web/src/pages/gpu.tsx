@@ -14,7 +14,7 @@ import { Card } from '../fleet/card';
 import { Counters, EventTable, PeerTable, Unsupported } from '../fleet/card_tables';
 import { IncidentList } from '../fleet/incidents';
 import { LaneRow } from '../fleet/lane_view';
-import { LANES } from '../fleet/lanes';
+import { LANES, peersOf, type Subject, sameSubject } from '../fleet/lanes';
 import { gpuKey, gpuName, ownerText } from '../fleet/names';
 import { OwnerStrip } from '../fleet/owner_strip';
 import { toggleLive } from '../fleet/range';
@@ -146,7 +146,7 @@ function Story({ card, gpu }: { card: Card; gpu: Gpu }) {
           )}
         </section>
         <EventTable events={card.events.value} />
-        <PeerTable gpu={gpu} peers={card.peers.value} />
+        <PeerTable gpu={gpu} peers={card.peers.value ?? []} />
         <Counters counters={card.counters.value} />
         <Unsupported gpu={gpu} />
       </div>
@@ -275,13 +275,13 @@ function Lanes({ card, gpu }: { card: Card; gpu: Gpu }) {
   );
 }
 
-/** The card, anew only when it is another one or has another owner. */
+/** The card and its peers, once they are known, anew only when they are others. */
 function useStill(card: Card) {
-  const kept = useRef<Gpu | null>(null);
+  const kept = useRef<Subject | null>(null);
   return useComputed(() => {
-    const gpu = card.gpu.value;
-    const id = (g: Gpu | null) => g && JSON.stringify([gpuKey(g), g.owner?.run_id, g.owner?.job_id]);
-    if (id(kept.current) !== id(gpu)) kept.current = gpu;
+    const [gpu, all] = [card.gpu.value, card.peers.value];
+    const now = gpu && all && { gpu, peers: peersOf(gpu, all) };
+    if (!sameSubject(kept.current, now)) kept.current = now;
     return kept.current;
   });
 }

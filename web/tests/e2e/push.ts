@@ -41,12 +41,16 @@ function varint(value: bigint): number[] {
   return bytes;
 }
 
-const key = (field: number, type: number) => Buffer.from(varint(BigInt((field << 3) | type)));
-const number = (field: number, value: number) =>
+/** The tag of a field. */
+export const key = (field: number, type: number) => Buffer.from(varint(BigInt((field << 3) | type)));
+/** A number of a message. */
+export const number = (field: number, value: number) =>
   Buffer.concat([key(field, 0), Buffer.from(varint(BigInt(value)))]);
-const bytes = (field: number, value: Uint8Array) =>
+/** Bytes, or a message within a message. */
+export const bytes = (field: number, value: Uint8Array) =>
   Buffer.concat([key(field, 2), Buffer.from(varint(BigInt(value.length))), value]);
-const text = (field: number, value: string | undefined) =>
+/** A text; nothing for an empty one. */
+export const text = (field: number, value: string | undefined) =>
   value ? bytes(field, Buffer.from(value)) : Buffer.alloc(0);
 
 function deltas(field: number, values: bigint[]): Buffer {
@@ -59,7 +63,8 @@ function deltas(field: number, values: bigint[]): Buffer {
   return bytes(field, packed);
 }
 
-function series(one: NonNullable<Push['series']>[number]): Buffer {
+/** A series with its points. */
+export function series(one: NonNullable<Push['series']>[number]): Buffer {
   const values = Buffer.alloc(one.points.length * 8);
   for (const [at, point] of one.points.entries()) values.writeDoubleLE(point.value, at * 8);
   const labels = Object.entries(one.labels ?? {}).map(([k, v]) =>

@@ -10,7 +10,7 @@ import {
   holesOf,
   LANES,
   linesOf,
-  peersSelector,
+  peersOf,
   questionsOf,
   SHORT_LANES,
   selectorOf,
@@ -342,21 +342,32 @@ describe('lanes', () => {
     expect(selectorOf({ uuid: '', host: 'a"} or vector(1) #', gpu: '0' })).toBe(
       'host="a\\"} or vector(1) #",gpu="0"',
     );
-    expect(peersSelector(card('a', '0', { owner: { run_id: 'x"y' } }))).toBe(
-      'tg_gpu_owner_info{run_id="x\\"y"}',
-    );
-    expect(peersSelector(card('a', '0'))).toBe('tg_gpu_info{gpu_model="H100"}');
-    expect(peersSelector(card('a', '0', { gpu_model: '' }))).toBeNull();
+    const peers = questionsOf(own, ['GPU.1', 'a"|b'], SHORT_LANES, 60_000)[2];
+    expect(peers).toContain('uuid=~"GPU\\\\.1|a\\"\\\\|b"');
   });
 
   test('a page asks three questions, and two where there are no peers', () => {
-    expect(questionsOf(own, LANES, 15_000)).toHaveLength(3);
-    expect(questionsOf(card('a', '0', { gpu_model: '' }), LANES, 15_000)).toHaveLength(2);
-    const [gauges, rates, peers] = questionsOf(own, SHORT_LANES, 60_000);
+    expect(questionsOf(own, ['a'], LANES, 15_000)).toHaveLength(3);
+    expect(questionsOf(own, [], LANES, 15_000)).toHaveLength(2);
+    const [gauges, rates, peers] = questionsOf(own, ['a'], SHORT_LANES, 60_000);
     expect(gauges).toContain('[120s]');
     expect(rates).toContain('power_ratio');
     expect(peers).toContain('quantile by (__name__) (0.5');
-    expect(peers).toContain('uuid!="GPU-host-3-1"');
+  });
+
+  test('peers are those of the run, else of the job, else of the model, and no more than can be read', () => {
+    const all = [
+      own,
+      card('a', '0', { owner: owner('pretrain') }),
+      card('b', '0', { owner: { job_id: '7' } }),
+      card('c', '0', { owner: { job_id: '7' } }),
+      card('d', '0', { gpu_model: 'L4' }),
+    ];
+    expect(peersOf(own, all)).toEqual(['GPU-a-0']);
+    expect(peersOf(all[2], all)).toEqual(['GPU-c-0']);
+    expect(peersOf(all[4], all)).toEqual([]);
+    const many = Array.from({ length: 1000 }, (_, at) => card(`h${at}`, '0', { owner: owner('pretrain') }));
+    expect(peersOf(own, many)).toHaveLength(63);
   });
 
   const answer = (rows: [Record<string, string>, [number, string][]][]): RangeAnswer => ({
