@@ -9,6 +9,7 @@ mod code;
 mod descs;
 mod device;
 mod endless;
+mod events;
 mod ffi;
 mod nvlink;
 mod processes;
@@ -31,6 +32,7 @@ pub use descs::{
     GPU_TEMPERATURE_MARGIN, GPU_TENSOR_ACTIVE, GPU_THROTTLED, GPU_UTILIZATION,
 };
 pub use device::{GpuDevice, GpuMemoryAccount, MigInstance};
+pub use events::{GpuEvent, GpuEvents, GpuNews};
 pub use processes::GpuProcess;
 pub use reading::GpuValue;
 pub use sampler::{GpuFailure, GpuOptions, GpuSampler, GpuSink};

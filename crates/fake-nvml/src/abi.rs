@@ -1,6 +1,7 @@
 //! NVML's C interface: the functions and structures that we use, by their documented names.
 #![expect(unsafe_code, reason = "a C library: it writes through the pointers of its caller")]
 
+mod events;
 mod links;
 
 use std::{

@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub use scenario::{Answer, Gpu, Instance, Process, Scenario};
+pub use scenario::{Answer, Event, Gpu, Instance, Process, Scenario};
 
 /// The file beside the library that says what it answers.
 pub const SCENARIO: &str = "scenario.toml";

@@ -43,6 +43,25 @@ pub struct Scenario {
     /// The devices, by driver index.
     #[serde(default)]
     pub gpu: Vec<Gpu>,
+    /// What the driver tells to those who wait for it: what is added behind the others is told once, to every
+    /// set of events that was made before.
+    #[serde(default)]
+    pub event: Vec<Event>,
+}
+
+/// Something that the driver tells of a device.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Event {
+    /// Index of the device.
+    pub gpu: usize,
+    /// NVML's bit: 8 is an Xid, 32768 another recovery action.
+    pub kind: u64,
+    /// What belongs to it, such as the Xid.
+    #[serde(default)]
+    pub data: u64,
+    /// GPU and compute instance, of a device with MIG.
+    pub instances: Option<[u32; 2]>,
 }
 
 /// One device.

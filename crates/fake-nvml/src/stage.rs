@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    CALLS, Gpu, SCENARIO, Scenario,
+    CALLS, Event, Gpu, SCENARIO, Scenario,
     abi::own_folder,
     scenario::{Answer, code},
 };
@@ -39,6 +39,14 @@ struct Stage {
     load: u64,
     since: Instant,
     turns: HashMap<(usize, String), usize>,
+    sets: HashMap<usize, EventSet>,
+}
+
+/// Who waits for events: which ones of which devices, and how many of all were passed.
+#[derive(Default)]
+struct EventSet {
+    kinds: HashMap<usize, u64>,
+    passed: usize,
 }
 
 fn stage() -> MutexGuard<'static, Stage> {
@@ -53,6 +61,7 @@ fn stage() -> MutexGuard<'static, Stage> {
             load: 0,
             since: Instant::now(),
             turns: HashMap::new(),
+            sets: HashMap::new(),
         })
     });
     let mut stage = stage.lock().unwrap_or_else(PoisonError::into_inner);
@@ -212,4 +221,50 @@ pub(crate) fn device(function: &str, index: usize) -> Result<Asked, i32> {
         STEADY_HERE.set(Some((Instant::now() + STEADY, scenario.clone())));
     }
     Ok(Asked { index, scenario })
+}
+
+/// Makes a set of events; it is told what is added from now on.
+pub(crate) fn make_set() -> usize {
+    let mut stage = stage();
+    let passed = stage.scenario.event.len();
+    let number = stage.sets.keys().max().map_or(1, |last| last + 1);
+    stage.sets.insert(number, EventSet { passed, ..EventSet::default() });
+    number
+}
+
+/// Adds events of a device to a set.
+pub(crate) fn add_to_set(number: usize, gpu: usize, kinds: u64) -> Result<(), i32> {
+    let mut stage = stage();
+    let set = stage.sets.get_mut(&number).ok_or_else(|| code("invalid_argument"))?;
+    *set.kinds.entry(gpu).or_default() |= kinds;
+    Ok(())
+}
+
+/// Forgets a set.
+pub(crate) fn free_set(number: usize) -> Result<(), i32> {
+    stage().sets.remove(&number).map(|_| ()).ok_or_else(|| code("invalid_argument"))
+}
+
+/// The next event of a set, waited for as long as this.
+pub(crate) fn next_of_set(number: usize, wait: Duration) -> Result<Event, i32> {
+    let end = Instant::now() + wait;
+    loop {
+        let mut stage = stage();
+        if stage.starts == 0 {
+            return Err(code("uninitialized"));
+        }
+        let scenario = stage.scenario.clone();
+        let set = stage.sets.get_mut(&number).ok_or_else(|| code("invalid_argument"))?;
+        while let Some(event) = scenario.event.get(set.passed) {
+            set.passed += 1;
+            if set.kinds.get(&event.gpu).is_some_and(|kinds| kinds & event.kind != 0) {
+                return Ok(event.clone());
+            }
+        }
+        drop(stage);
+        if Instant::now() >= end {
+            return Err(code("timeout"));
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
 }

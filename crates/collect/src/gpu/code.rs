@@ -12,6 +12,7 @@ impl Code {
     pub(crate) const NO_PERMISSION: Self = Self(4);
     pub(crate) const INSUFFICIENT_SIZE: Self = Self(7);
     pub(crate) const DRIVER_NOT_LOADED: Self = Self(9);
+    pub(crate) const TIMEOUT: Self = Self(10);
     pub(crate) const FUNCTION_NOT_FOUND: Self = Self(13);
     pub(crate) const VERSION_MISMATCH: Self = Self(18);
 

@@ -125,6 +125,16 @@ pub(crate) struct ProcessInfo {
     compute_instance: c_uint,
 }
 
+/// `nvmlEventData_t`.
+#[repr(C)]
+struct EventData {
+    device: *mut c_void,
+    kind: u64,
+    data: u64,
+    gpu_instance: c_uint,
+    compute_instance: c_uint,
+}
+
 /// `nvmlGpmSupport_t`.
 #[repr(C)]
 #[derive(Default)]
@@ -162,6 +172,7 @@ const _: () = {
     assert!(size_of::<FieldValue>() == 40 && size_of::<MemoryV2>() == 40 && size_of::<PciInfo>() == 68);
     assert!(size_of::<MarginTemperature>() == 8 && size_of::<TemperatureV1>() == 12);
     assert!(size_of::<ProcessInfo>() == 24 && size_of::<GpmSupport>() == 8 && size_of::<GpmMetric>() == 40);
+    assert!(size_of::<EventData>() == 32);
     assert!(std::mem::offset_of!(GpmMetricsGet, metrics) == 24);
 };
 
@@ -248,6 +259,11 @@ functions! {
         unsafe extern "C" fn(*mut c_void, c_uint, c_uint, *mut u64) -> c_int;
     compute_processes: "nvmlDeviceGetComputeRunningProcesses_v3" Processes;
     graphics_processes: "nvmlDeviceGetGraphicsRunningProcesses_v3" Processes;
+    event_kinds: "nvmlDeviceGetSupportedEventTypes" Number<u64>;
+    event_set: "nvmlEventSetCreate" unsafe extern "C" fn(*mut *mut c_void) -> c_int;
+    event_set_free: "nvmlEventSetFree" unsafe extern "C" fn(*mut c_void) -> c_int;
+    event_register: "nvmlDeviceRegisterEvents" unsafe extern "C" fn(*mut c_void, u64, *mut c_void) -> c_int;
+    event_wait: "nvmlEventSetWait_v2" unsafe extern "C" fn(*mut c_void, *mut EventData, c_uint) -> c_int;
     gpm_support: "nvmlGpmQueryDeviceSupport" Number<GpmSupport>;
     gpm_alloc: "nvmlGpmSampleAlloc" unsafe extern "C" fn(*mut *mut c_void) -> c_int;
     gpm_free: "nvmlGpmSampleFree" unsafe extern "C" fn(*mut c_void) -> c_int;
@@ -556,6 +572,68 @@ impl Library {
             Ok(()) => Ok((count as usize).min(into.len())),
             Err(Code::INSUFFICIENT_SIZE) => Ok(count as usize),
             Err(code) => Err(code),
+        }
+    }
+}
+
+/// What the driver told of a device.
+pub(crate) struct Told {
+    device: usize,
+    /// One bit.
+    pub(crate) kind: u64,
+    /// What belongs to it, such as the Xid.
+    pub(crate) data: u64,
+    /// GPU and compute instance; all ones for none.
+    pub(crate) instances: (u32, u32),
+}
+
+impl Told {
+    pub(crate) fn is_of(&self, device: Handle) -> bool {
+        self.device == device.0
+    }
+}
+
+/// A set of events that the driver tells.
+pub(crate) struct EventSet<'a> {
+    library: &'a Library,
+    set: *mut c_void,
+}
+
+impl<'a> EventSet<'a> {
+    pub(crate) fn new(library: &'a Library) -> Result<Self, Code> {
+        let mut set = ptr::null_mut();
+        call!(library.event_set(&raw mut set));
+        Ok(Self { library, set })
+    }
+
+    /// Adds those of these kinds that a device can tell.
+    pub(crate) fn add(&self, device: Handle, kinds: u64) -> Result<(), Code> {
+        let library = self.library;
+        let mut known = 0;
+        call!(library.event_kinds(device.raw(), &raw mut known));
+        if kinds & known == 0 {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        call!(library.event_register(device.raw(), kinds & known, self.set));
+        Ok(())
+    }
+
+    /// Waits for the next one, at most so many milliseconds; then it is a timeout.
+    pub(crate) fn wait(&self, milliseconds: u32) -> Result<Told, Code> {
+        let library = self.library;
+        let mut data =
+            EventData { device: ptr::null_mut(), kind: 0, data: 0, gpu_instance: 0, compute_instance: 0 };
+        call!(library.event_wait(self.set, &raw mut data, milliseconds));
+        let instances = (data.gpu_instance, data.compute_instance);
+        Ok(Told { device: data.device.addr(), kind: data.kind, data: data.data, instances })
+    }
+}
+
+impl Drop for EventSet<'_> {
+    fn drop(&mut self) {
+        if let Some(free) = self.library.functions.event_set_free {
+            // SAFETY: it was made by this library, which is still loaded, and is freed once.
+            unsafe { free(self.set) };
         }
     }
 }

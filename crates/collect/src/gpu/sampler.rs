@@ -10,7 +10,9 @@ use model::Desc;
 
 use super::{
     absence::GpuAbsence,
+    descs::GPU_RECOVERY_ACTION,
     device::GpuDevice,
+    events::GpuEvents,
     processes::GpuProcess,
     reading::GpuValue,
     session::{Asked, Session},
@@ -28,6 +30,9 @@ pub struct GpuOptions {
     /// Whether partitioned devices are sampled too: what is told of a whole board is nobody's own there, so
     /// that only who looks at the machine wants it.
     pub partitioned: bool,
+    /// Where what the driver tells by itself is laid down; `None` asks for nothing. It costs a thread that
+    /// waits.
+    pub events: Option<GpuEvents>,
 }
 
 impl Default for GpuOptions {
@@ -37,6 +42,7 @@ impl Default for GpuOptions {
             start_deadline: Duration::from_secs(30),
             call_deadline: Duration::from_secs(1),
             partitioned: false,
+            events: None,
         }
     }
 }
@@ -162,7 +168,17 @@ impl GpuSampler {
         let deadline = self.options.call_deadline;
         let Some(session) = &mut self.session else { return self.restart() };
         let asked = Asked { gpus, partitioned: self.options.partitioned, deadline };
-        let outcome = session.sample(&asked, &mut self.failures, sink);
+        let (events, devices) = (self.options.events.as_ref(), &self.devices);
+        let mut heard = |gpu: u32, value: &GpuValue| {
+            if let Some(events) = events
+                && value.metric.name == GPU_RECOVERY_ACTION.name
+                && let Some(device) = devices.iter().find(|device| device.index == gpu)
+            {
+                events.saw_recovery(device, value.value as u32);
+            }
+            sink(gpu, value);
+        };
+        let outcome = session.sample(&asked, &mut self.failures, &mut heard);
         if outcome.has_changed {
             self.list();
         }

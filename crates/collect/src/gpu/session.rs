@@ -19,6 +19,7 @@ use super::{
     absence::GpuAbsence,
     device::GpuDevice,
     endless::endless,
+    events::Watcher,
     ffi::Library,
     processes::GpuProcess,
     sampler::{GpuFailure, GpuOptions, GpuSink},
@@ -46,6 +47,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub(super) struct Session {
     pub(super) driver_version: Option<String>,
     units: Vec<Unit>,
+    /// Waits for what the driver tells by itself.
+    _watcher: Option<Watcher>,
     /// The library lives as long as a thread uses it; when it is gone the driver was shut down.
     library: Weak<Library>,
 }
@@ -105,7 +108,14 @@ impl Session {
             .map_err(no_thread)?;
         let units =
             workers.into_iter().map(|worker| Unit::new(worker, end, options.start_deadline)).collect();
-        Ok(Self { driver_version, units, library: Arc::downgrade(&library) })
+        let watcher = match &options.events {
+            Some(events) => {
+                let count = count.min(DEVICES_MAX);
+                Some(Watcher::start(library.clone(), count, events.clone()).map_err(no_thread)?)
+            }
+            None => None,
+        };
+        Ok(Self { driver_version, units, _watcher: watcher, library: Arc::downgrade(&library) })
     }
 
     /// Opens a session in the place of an old one, on a thread of its own; the driver starts anew only

@@ -18,6 +18,8 @@ mod failures;
 #[cfg(tg_linux)]
 mod gpu;
 #[cfg(tg_linux)]
+mod gpu_events;
+#[cfg(tg_linux)]
 mod gpu_families;
 #[cfg(tg_linux)]
 mod gpu_faults;

@@ -39,7 +39,7 @@ fn named(value: MachineValue<'_>, put: &mut dyn FnMut(String, f64)) {
             put(format!("net {device} transmitted"), transmitted as f64);
         }
         MachineValue::NetworkErrors { device, kind, count } => {
-            put(format!("net {device} {kind}"), count as f64)
+            put(format!("net {device} {kind}"), count as f64);
         }
         MachineValue::Rdma { device, port, what } => {
             let (name, value) = match what {
@@ -121,7 +121,7 @@ fn disks_are_told_once_and_not_by_their_parts() {
 fn file_systems_of_disks_are_told_once() {
     let machine = Machine::bare();
     for folder in ["data", "data/a b", "srv/data", "var/lib/kubelet/pods/x", "mnt/nfs"] {
-        machine.write(&format!("{folder}/file"), "x");
+        machine.write(format!("{folder}/file"), "x");
     }
     let table = "22 1 259:2 / / rw shared:1 - ext4 /dev/nvme0n1p2 rw\n\
         23 22 0:21 / /proc rw - proc proc rw\n\
@@ -177,16 +177,16 @@ fn a_container_with_a_virtual_interface_has_that_one() {
 fn a_port_counts_its_data_in_words_of_four_bytes() {
     let machine = Machine::bare();
     let port = "sys/class/infiniband/mlx5_0/ports/1";
-    machine.write(&format!("{port}/state"), "4: ACTIVE\n");
-    machine.write(&format!("{port}/counters/port_rcv_data"), "1000\n");
-    machine.write(&format!("{port}/counters/port_xmit_data"), "18446744073709551615\n");
-    machine.write(&format!("{port}/counters/symbol_error"), "7\n");
-    machine.write(&format!("{port}/counters/link_downed"), "N/A (no PMA)\n");
-    machine.write(&format!("{port}/hw_counters/local_ack_timeout_err"), "3\n");
+    machine.write(format!("{port}/state"), "4: ACTIVE\n");
+    machine.write(format!("{port}/counters/port_rcv_data"), "1000\n");
+    machine.write(format!("{port}/counters/port_xmit_data"), "18446744073709551615\n");
+    machine.write(format!("{port}/counters/symbol_error"), "7\n");
+    machine.write(format!("{port}/counters/link_downed"), "N/A (no PMA)\n");
+    machine.write(format!("{port}/hw_counters/local_ack_timeout_err"), "3\n");
     // An adapter that counts bytes itself.
     let other = "sys/class/infiniband/rdmap0/ports/1";
-    machine.write(&format!("{other}/state"), "1: DOWN\n");
-    machine.write(&format!("{other}/hw_counters/rx_bytes"), "500\n");
+    machine.write(format!("{other}/state"), "1: DOWN\n");
+    machine.write(format!("{other}/hw_counters/rx_bytes"), "500\n");
     let mut sampler = MachineSampler::new(machine.host());
     let found = of(&look(&mut sampler), "rdma");
     let want = wanted([
@@ -202,7 +202,7 @@ fn a_port_counts_its_data_in_words_of_four_bytes() {
     // It is pulled out, and found when it is there again.
     machine.remove(other);
     assert!(!look(&mut sampler).contains_key("rdma rdmap0 1 active"));
-    machine.write(&format!("{other}/state"), "4: ACTIVE\n");
+    machine.write(format!("{other}/state"), "4: ACTIVE\n");
     let is_back = (0..60).any(|_| look(&mut sampler).contains_key("rdma rdmap0 1 active"));
     assert!(is_back);
 }
@@ -212,13 +212,13 @@ fn jobs_of_the_unified_hierarchy_are_told() {
     let machine = Machine::bare();
     machine.write("sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
     let slurm = "sys/fs/cgroup/system.slice/node7_slurmstepd.scope/job_4711";
-    machine.write(&format!("{slurm}/cpu.stat"), "usage_usec 2500000\nuser_usec 1\n");
-    machine.write(&format!("{slurm}/memory.current"), "1048576\n");
-    machine.write(&format!("{slurm}/memory.max"), "max\n");
-    machine.write(&format!("{slurm}/step_0/memory.current"), "5\n");
+    machine.write(format!("{slurm}/cpu.stat"), "usage_usec 2500000\nuser_usec 1\n");
+    machine.write(format!("{slurm}/memory.current"), "1048576\n");
+    machine.write(format!("{slurm}/memory.max"), "max\n");
+    machine.write(format!("{slurm}/step_0/memory.current"), "5\n");
     let pod = "sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8f3c1a2b_1111_2222.slice";
-    machine.write(&format!("{pod}/memory.current"), "2097152\n");
-    machine.write(&format!("{pod}/memory.max"), "4194304\n");
+    machine.write(format!("{pod}/memory.current"), "2097152\n");
+    machine.write(format!("{pod}/memory.max"), "4194304\n");
     machine.write("sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/memory.current", "9\n");
     machine.write("sys/fs/cgroup/user.slice/job_1/memory.current", "9\n");
     machine.write("sys/fs/cgroup/system.slice/node7_slurmstepd.scope/job_x/memory.current", "9\n");
@@ -239,11 +239,11 @@ fn jobs_of_version_1_are_told_beside_a_unified_hierarchy() {
     let machine = Machine::bare();
     machine.write("sys/fs/cgroup/unified/cgroup.controllers", "\n");
     let memory = "sys/fs/cgroup/memory/slurm/uid_1000/job_12";
-    machine.write(&format!("{memory}/memory.usage_in_bytes"), "1000\n");
-    machine.write(&format!("{memory}/memory.limit_in_bytes"), "9223372036854771712\n");
+    machine.write(format!("{memory}/memory.usage_in_bytes"), "1000\n");
+    machine.write(format!("{memory}/memory.limit_in_bytes"), "9223372036854771712\n");
     machine.write("sys/fs/cgroup/cpu,cpuacct/slurm/uid_1000/job_12/cpuacct.usage", "1500000000\n");
     let pod = "sys/fs/cgroup/memory/kubepods/besteffort/pod8f3c1a2b-1111-2222";
-    machine.write(&format!("{pod}/memory.limit_in_bytes"), "2000\n");
+    machine.write(format!("{pod}/memory.limit_in_bytes"), "2000\n");
     let found = look(&mut MachineSampler::new(machine.host()));
     let want = wanted([("12 cpu", 1.5), ("12 used", 1000.0), ("pod-8f3c1a2b-1111-2222 limit", 2000.0)]);
     assert_eq!(of(&found, "job"), want);
@@ -253,8 +253,8 @@ fn jobs_of_version_1_are_told_beside_a_unified_hierarchy() {
 fn cards_on_the_bus_are_counted_whatever_the_driver_says() {
     let machine = Machine::bare();
     let card = |place: &str, vendor: &str, class: &str| {
-        machine.write(&format!("sys/bus/pci/devices/{place}/vendor"), format!("{vendor}\n"));
-        machine.write(&format!("sys/bus/pci/devices/{place}/class"), format!("{class}\n"));
+        machine.write(format!("sys/bus/pci/devices/{place}/vendor"), format!("{vendor}\n"));
+        machine.write(format!("sys/bus/pci/devices/{place}/class"), format!("{class}\n"));
     };
     card("0000:1b:00.0", "0x10de", "0x030200");
     card("0000:1c:00.0", "0x10de", "0x030000");
