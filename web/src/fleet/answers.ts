@@ -33,6 +33,7 @@ export interface Peers {
   median: number | null;
   ratio: number | null;
   of: 'run' | 'model';
+  /** How many they are, the card among them. */
   count: number;
 }
 
@@ -55,7 +56,8 @@ export interface Gpu {
   owner: Owner | null;
   /** The incident that is open. */
   incident: string | null;
-  xids: { time: number; xid: number }[];
+  /** Those that a process wrote are no fault. */
+  xids: { time: number; xid: number; userspace: boolean }[];
   unsupported: string[];
   last_seen: number | null;
   sources: string[];
@@ -83,7 +85,7 @@ export interface Node {
   agent_version: string | null;
   boot_id: string | null;
   gpus: { pci: number | null; driver: number | null; allocated: number | null };
-  missing: { pci_bus_id: string; uuid: string; since: number | null }[];
+  missing: { pci_bus_id: string | null; uuid: string | null; since: number | null }[];
   cpu_ratio: number | null;
   memory_used_bytes: number | null;
   memory_total_bytes: number | null;

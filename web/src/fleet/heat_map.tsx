@@ -238,8 +238,8 @@ function marks(
     ctx.fill();
   }
   const half = h > 12 ? 5.5 : 3;
-  for (const { time } of gpu.xids) {
-    if (time < from || time > to) continue;
+  for (const { time, userspace } of gpu.xids) {
+    if (userspace || time < from || time > to) continue;
     const middle = x + ((time - from) / Math.max(1, to - from)) * w;
     ctx.beginPath();
     ctx.moveTo(middle, y + h / 2 - half);

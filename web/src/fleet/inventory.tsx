@@ -25,13 +25,13 @@ export function Headline({ answer }: { answer: NodesAnswer }) {
         {silent > 0 && `, ${silent} silent`}
       </span>
       <span>
-        {driver === null ? 'GPUs not counted by a driver' : `${counted(driver, 'GPU')} by driver`}
-        {pci !== null && (
+        {!driver ? 'GPUs not counted by a driver' : `${counted(driver, 'GPU')} by driver`}
+        {pci !== null && pci > 0 && (
           <>
             , <b>{pci.toLocaleString('en-US')}</b> by PCI
           </>
         )}
-        {allocated !== null && `, ${allocated.toLocaleString('en-US')} allocated`}
+        {allocated !== null && allocated > 0 && `, ${allocated.toLocaleString('en-US')} allocated`}
       </span>
     </p>
   );
@@ -76,7 +76,7 @@ export function Inventory({ answer }: { answer: NodesAnswer }) {
                 <td class="number">{count(node.gpus.allocated)}</td>
                 <td>
                   {node.missing.map((card) => (
-                    <div key={card.pci_bus_id + card.uuid} title={card.uuid}>
+                    <div key={`${card.pci_bus_id} ${card.uuid}`} title={card.uuid ?? undefined}>
                       <Name text={card.pci_bus_id || card.uuid || 'a card'} limit={24} />
                       {card.since !== null && ` since ${formatWhen(card.since, now.value, zone.value)}`}
                     </div>

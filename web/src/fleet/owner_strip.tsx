@@ -36,7 +36,7 @@ export function OwnerStrip(props: {
           </span>
         ))}
         {xids
-          .filter((x) => x.time >= from && x.time <= to)
+          .filter((x) => !x.userspace && x.time >= from && x.time <= to)
           .map((x) => (
             <span
               key={`${x.time} ${x.xid}`}

@@ -110,7 +110,7 @@ export function SelectionPanel({ fleet, detail }: { fleet: Fleet; detail: Gpu | 
   if (!gpu) return null;
   const { from, to } = fleet.range.range.value;
   const owners = detail && gpuKey(detail) === gpuKey(gpu) ? (detail.owners ?? []) : [];
-  const count = gpu.peers?.count ?? 0;
+  const count = Math.max(0, (gpu.peers?.count ?? 1) - 1);
   const share = (time: number) => ((time - from) / (to - from)) * 100;
   const at = cursor.value;
   return (

@@ -23,7 +23,7 @@ export const SIGNALS: Signal[] = [
   { key: 'clock_vs_peers', text: 'SM clock vs peers', worse: 'low', ends: [0.9, 1.1], diverging: true },
   { key: 'throttled', text: 'throttled', worse: 'high', ends: [0, 0.5], diverging: false },
   { key: 'temperature_margin', text: 'temp. margin', worse: 'low', ends: [40, 0], diverging: false },
-  { key: 'ecc', text: 'ECC · remaps', worse: 'high', ends: [0, 10], diverging: false },
+  { key: 'ecc', text: 'ECC errors', worse: 'high', ends: [0, 5], diverging: false },
   { key: 'busy', text: 'GPU busy', worse: 'low', ends: [0, 1], diverging: false },
 ];
 
@@ -43,9 +43,14 @@ export function worseOf(signal: Signal, a: number | null, b: number | null): num
   return signal.worse === 'low' ? Math.min(a, b) : Math.max(a, b);
 }
 
+/** The symbol of a unit that the server names; nothing for a ratio and for what is only counted. */
+export function unitText(unit: string): string {
+  return { ratio: '', errors: '', celsius: '°C' }[unit] ?? unit;
+}
+
 /** A value of a signal; ratios have two decimals. */
 export function valueText(value: number | null, unit: string): string {
   if (value === null) return 'absent';
   if (unit === '' || unit === 'ratio') return value.toFixed(2).replace('-', '\u2212');
-  return formatValue(value, unit);
+  return formatValue(Number(value.toPrecision(4)), unitText(unit));
 }

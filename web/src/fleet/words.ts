@@ -13,8 +13,9 @@ export function binText({ from, step_ms }: GpusAnswer, bin: number): string {
 
 /** Who a card is compared with, as `63 peers 0.80`; empty for nobody. */
 export function peersText(gpu: Gpu, unit: string): string {
-  if (!gpu.peers || gpu.peers.count === 0) return '';
-  const who = gpu.peers.of === 'run' ? counted(gpu.peers.count, 'peer') : `${gpu.peers.count} of its model`;
+  if (!gpu.peers || gpu.peers.count < 2) return '';
+  const others = gpu.peers.count - 1;
+  const who = gpu.peers.of === 'run' ? counted(others, 'peer') : `${others} of its model`;
   return `${who} ${valueText(gpu.peers.median, unit)}`;
 }
 

@@ -19,7 +19,7 @@ import { BINS, Fleet } from '../fleet/model';
 import { counted } from '../fleet/names';
 import { toggleLive } from '../fleet/range';
 import { FactsLine, SelectionPanel, useDetail } from '../fleet/selection';
-import { SIGNALS } from '../fleet/signals';
+import { SIGNALS, unitText } from '../fleet/signals';
 import { cellText } from '../fleet/words';
 import { open, param, setParams } from '../lib/address';
 import { switchZone } from '../lib/clock';
@@ -240,12 +240,12 @@ function MapPanel({ fleet, said, detail }: { fleet: Fleet; said: Signal<string>;
 
 function Legend({ fleet }: { fleet: Fleet }) {
   const { ends, diverging, worse } = fleet.drawn.value;
-  const unit = fleet.info.value?.unit ?? '';
+  const unit = unitText(fleet.info.value?.unit ?? '');
   const stops = diverging
     ? [5, 4, 3, 2, 1].map((at) => `var(--div-${at})`)
     : [1, 2, 3, 4, 5].map((at, place) => `var(--seq-${at}) ${[0, 30, 60, 85, 100][place]}%`);
   const [low, high] = [ends[0] > ends[1] ? '≥' : diverging ? '≤' : '', ends[0] > ends[1] ? '≤' : '≥'];
-  const number = (value: number) => `${value}${unit === 'ratio' || unit === '' ? '' : ` ${unit}`}`;
+  const number = (value: number) => `${value}${unit && ` ${unit}`}`;
   return (
     <span class="legend">
       <Segments

@@ -131,7 +131,7 @@ const INFOS = [
   info('dram', 'DRAM active', 'ratio', 'A', '', 'dram_active_ratio'),
   info('clock_vs_peers', 'SM clock ÷ peers', 'ratio', 'A', '', 'sm_clock_hertz'),
   info('throttled', 'throttled', 'ratio', 'A', '', 'throttled_seconds_total'),
-  info('temperature_margin', 'temperature margin', '°C', 'A', '', 'temperature_margin_celsius'),
+  info('temperature_margin', 'temperature margin', 'celsius', 'A', '', 'temperature_margin_celsius'),
   info('ecc', 'ECC errors and remaps', '', 'A', '', 'ecc_errors_total'),
   info('busy', 'GPU busy', 'ratio', 'D', 'any resident kernel counts as busy', 'busy_ratio'),
 ];
@@ -177,14 +177,14 @@ function cardOf(story: FleetStory, signal: string, host: number, gpu: number, fr
     bins,
     peers:
       job && value !== null
-        ? { median: job.level, ratio: value / job.level, of: 'run', count: (job.to - job.from + 1) * 8 - 1 }
+        ? { median: job.level, ratio: value / job.level, of: 'run', count: (job.to - job.from + 1) * 8 }
         : null,
     owner: named,
     incident: slow ? 'i-2' : missing ? 'i-1' : host === 6 && gpu === 4 ? 'i-3' : null,
     xids: missing
-      ? [{ time: FELL, xid: 79 }]
+      ? [{ time: FELL, xid: 79, userspace: false }]
       : host === 6 && gpu === 4
-        ? [{ time: NOW - 96 * MINUTE, xid: 94 }]
+        ? [{ time: NOW - 96 * MINUTE, xid: 94, userspace: false }]
         : [],
     unsupported: host === 3 ? ['tg_gpu_memory_temperature_celsius'] : [],
     last_seen: missing ? FELL : silent ? NOW - 32 * MINUTE : NOW - 7000,

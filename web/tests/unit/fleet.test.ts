@@ -294,7 +294,7 @@ describe('filter', () => {
     card('host-1', '0', {
       owner: owner('pretrain', { job_id: '7' }),
       value: 0.9,
-      xids: [{ time: 1, xid: 79 }],
+      xids: [{ time: 1, xid: 79, userspace: false }],
     }),
     card('host-2', '1', { owner: { pod: 'chat-0', namespace: 'serving' }, state: 'silent', value: null }),
     card('gpu "odd" node', '1'),
@@ -446,7 +446,7 @@ describe('words', () => {
     const gpu = card('host-3', '1', {
       value: 0.71,
       bins: [null, 0.8],
-      peers: { median: 0.8, ratio: 0.89, of: 'run', count: 63 },
+      peers: { median: 0.8, ratio: 0.89, of: 'run', count: 64 },
     });
     const answer = {
       signal: 'power_ratio',
@@ -473,6 +473,8 @@ describe('words', () => {
     expect(cellText(answer, silent, -1)).toContain('absent, not idle');
     expect(valueText(null, 'ratio')).toBe('absent');
     expect(valueText(0, 'ratio')).toBe('0.00');
+    expect(valueText(21.5, 'celsius')).toBe('21.50\u2009°C');
+    expect(valueText(3, 'errors')).toBe('3');
   });
 
   test('owners are named by what is known of them', () => {
