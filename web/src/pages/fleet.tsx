@@ -16,10 +16,11 @@ import { HeatMap, neighbour } from '../fleet/heat_map';
 import { IncidentList } from '../fleet/incidents';
 import { Headline, Inventory } from '../fleet/inventory';
 import { BINS, Fleet } from '../fleet/model';
-import { counted } from '../fleet/names';
+import { counted, gpuKey } from '../fleet/names';
 import { toggleLive } from '../fleet/range';
 import { FactsLine, SelectionPanel, useDetail } from '../fleet/selection';
 import { SIGNALS, unitText } from '../fleet/signals';
+import { CardTable } from '../fleet/table';
 import { cellText } from '../fleet/words';
 import { open, param, setParams } from '../lib/address';
 import { switchZone } from '../lib/clock';
@@ -111,6 +112,11 @@ function Bar({ fleet }: { fleet: Fleet }) {
         named
         class="as-control"
         items={() => [
+          {
+            text: param('view') === 'table' ? 'View as map' : 'View as table',
+            key: 'v',
+            run: toggleTable,
+          },
           { text: 'Cards as CSV', run: () => saveCards(fleet) },
           { text: 'Link with these times', run: () => void copy(fixedLink(fleet), 'the link') },
         ]}
@@ -120,6 +126,8 @@ function Bar({ fleet }: { fleet: Fleet }) {
     </span>
   );
 }
+
+const toggleTable = () => setParams({ view: param('view') === 'table' ? null : 'table' });
 
 function fixedLink(fleet: Fleet): string {
   const { from, to } = fleet.range.range.peek();
@@ -230,6 +238,8 @@ function MapPanel({ fleet, said, detail }: { fleet: Fleet; said: Signal<string>;
             'No node has told of a GPU.'
           )}
         </p>
+      ) : param('view') === 'table' ? (
+        <CardTable fleet={fleet} />
       ) : (
         <HeatMap fleet={fleet} said={said} />
       )}
@@ -408,6 +418,15 @@ function useKeys(fleet: Fleet, said: Signal<string>): void {
         does: 'Worst or median of a column',
         group,
         run: () => setParams({ agg: fleet.agg.peek() === 'worst' ? null : 'worst' }),
+      },
+      { keys: 'v', does: 'Map or table', group, run: toggleTable },
+      {
+        keys: 'f',
+        does: 'Open or fold the row of the card, where a row is one strip',
+        group,
+        run: withCard((g) =>
+          fleet.toggle(fleet.layout.peek().rows[fleet.layout.peek().places.get(gpuKey(g))?.row ?? 0].key),
+        ),
       },
       { keys: '.', does: 'Half a range later', group, run: () => shift(fleet.range, 0.5) },
       { keys: ',', does: 'Half a range earlier', group, run: () => shift(fleet.range, -0.5) },

@@ -97,3 +97,14 @@ test('above 64 hosts rows are low, above 256 they are one strip until opened', a
   await expect.poll(async () => (await map(page).boundingBox())!.height).toBe(2048 * 8 + 12);
   await page.screenshot({ path: 'screenshots/fleet-2048-open-dark.png' });
 });
+
+test('the map is a table, too', async ({ page }) => {
+  await tellFleet(page, { hosts: 32, cards: 8 });
+  await page.goto(`${stories.url}/fleet?theme=light`);
+  await painted(page);
+  await page.keyboard.press('v');
+  const table = page.getByRole('region', { name: 'Table of cards' });
+  await expect(table.getByRole('row')).toHaveCount(257);
+  await expect(table.getByRole('row', { name: /host-22/ }).nth(5)).toContainText('absent');
+  await clean(page);
+});
