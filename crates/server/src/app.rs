@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) board: Board,
     /// Who reports which card.
     pub(crate) claims: Claims,
+    /// Which run has which card.
+    pub(crate) owners: crate::owners::Owners,
     /// Which agents report which node.
     pub(crate) nodes: crate::node::Nodes,
     /// What events of nodes come to.

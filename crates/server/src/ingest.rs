@@ -140,6 +140,7 @@ pub(crate) fn check(shared: &Shared, request: &PushRequest) -> Result<Checked, P
     let mut elsewhere = Vec::new();
     let names = request.series.iter().map(|one| one.name.as_str());
     let mut judge = shared.claims.judge(shared, &change, writer, names);
+    shared.owners.learn(&change, writer);
     for (at, one) in request.series.iter().enumerate() {
         refused.at = Some(at);
         if let Some(mut batch) = check_series(&change.path, one, &mut refused)? {

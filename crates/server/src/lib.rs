@@ -45,6 +45,7 @@ mod node;
 mod notify;
 pub mod offline;
 mod otlp;
+mod owners;
 mod own;
 mod peak;
 mod points;
@@ -250,6 +251,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         metrics: metrics::Metrics::new(clock::now_ms()),
         board: board::Board::default(),
         claims: claims::Claims::default(),
+        owners: owners::Owners::default(),
         nodes: node::Nodes::default(),
         fleet,
         live: live::Live::new(clock::now_ms()),

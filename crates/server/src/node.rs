@@ -17,6 +17,7 @@ use crate::clock::now_ns;
 use crate::fleet;
 use crate::ingest::{Refused, outcome};
 use crate::intake;
+use crate::owners;
 
 /// Longest name of a host, bytes.
 const HOST_BYTES_MAX: usize = 256;
@@ -150,6 +151,7 @@ pub(crate) struct Checked {
     batch: Batch,
     refused: Refused,
     bytes: usize,
+    owners: Option<owners::Pending>,
 }
 
 impl Checked {
@@ -196,12 +198,13 @@ pub(crate) fn check(shared: &Shared, request: &PushRequest, node: &Node) -> Resu
             batch.series.push(series);
         }
     }
+    let owners = shared.owners.complete(&shared.store, node, &mut batch.series);
     for event in &request.events {
         bytes += event.text.len() + event.body.len() + 512;
         batch.events.extend(check_event(&node.host, event.to_model(), &mut refused));
     }
     fleet::name_owners(shared, &mut batch.events);
-    Ok(Checked { host: node.host.clone(), batch, refused, bytes })
+    Ok(Checked { host: node.host.clone(), batch, refused, bytes, owners })
 }
 
 fn two_agents(node: &Node, first: &Agent) -> String {
@@ -298,11 +301,14 @@ pub(crate) fn store(
     checked: Checked,
     door: &'static str,
 ) -> Result<PushResponse, AppendError> {
-    let Checked { host, batch, mut refused, .. } = checked;
+    let Checked { host, batch, mut refused, owners, .. } = checked;
     let events = batch.events.clone();
     let receipt = intake::keep_canonical(shared, Origin::Agent, batch).inspect_err(|error| {
         shared.metrics.requests.add(&[door, outcome(error)], 1);
     })?;
+    if let Some(owners) = owners {
+        shared.owners.settle(owners);
+    }
     let word = if receipt.duplicate { "duplicate" } else { "stored" };
     shared.metrics.requests.add(&[door, word], 1);
     for (reason, count, example) in &receipt.refused {

@@ -17,4 +17,5 @@ mod otlp_peer;
 mod otlp_points;
 mod otlp_restarts;
 mod otlp_training;
+mod owners;
 mod trainer;
