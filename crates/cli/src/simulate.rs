@@ -4,6 +4,7 @@ mod engine;
 mod nodes;
 mod parts;
 mod ranks;
+mod root;
 mod stage;
 
 use std::path::{Path, PathBuf};
@@ -85,6 +86,8 @@ pub(crate) struct Play {
     pub(crate) epoch_ns: i64,
     pub(crate) speed: f64,
     pub(crate) server: Option<String>,
+    /// The fake driver's library: for all nodes, or for a rank that of its own.
+    pub(crate) driver: Option<PathBuf>,
 }
 
 impl Play {
@@ -98,7 +101,8 @@ impl Play {
         }
         let given = matches.get_one::<String>("epoch-ns").and_then(|text| text.parse().ok());
         let server = matches.get_one::<String>("server").cloned();
-        Ok(Self { scenario, file, epoch_ns: given.unwrap_or_else(now_ns), speed, server })
+        let driver = matches.get_one::<PathBuf>("driver").cloned();
+        Ok(Self { scenario, file, epoch_ns: given.unwrap_or_else(now_ns), speed, server, driver })
     }
 
     /// The scenario's time, seconds; below 0 before it starts.

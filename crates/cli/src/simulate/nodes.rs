@@ -10,6 +10,7 @@ use simulate::{FaultKind, Node};
 
 use super::Play;
 use super::parts::Part;
+use super::root::Root;
 use super::stage::Wanted;
 use crate::output::Failure;
 
@@ -22,6 +23,8 @@ const LIBRARY: &str = "libnvidia-ml.so.1";
 struct Played {
     node: Node,
     dir: PathBuf,
+    root: Root,
+    boots: u32,
     log: File,
     agent: Option<Part>,
 }
@@ -39,7 +42,7 @@ impl Nodes {
     pub(super) fn open(play: &Play, wanted: &Wanted) -> Result<Self, Failure> {
         let mut played = Vec::new();
         if wanted.has_nodes {
-            let library = driver(wanted.driver.as_deref())?;
+            let library = driver(play.driver.as_deref())?;
             for (host, _) in play.scenario.hosts() {
                 let node =
                     Node::new(&play.scenario, &host).map_err(|error| Failure::new(error.to_string()))?;
@@ -60,9 +63,16 @@ impl Nodes {
         Some(played.dir.join(LIBRARY))
     }
 
-    /// Says which process uses a card.
-    pub(super) fn uses(&mut self, host: &str, gpu: u32, pid: u32) {
+    /// Says which process uses a card, and of which control group it is.
+    pub(super) fn uses(&mut self, host: &str, gpu: u32, pid: u32, cgroup: &str) -> Result<(), Failure> {
         self.pids.entry((host.to_owned(), gpu)).or_default().push(pid);
+        let Some(played) = self.played.iter().find(|played| played.node.host() == host) else {
+            return Ok(());
+        };
+        played
+            .root
+            .show(pid, cgroup)
+            .map_err(|error| Failure::new(format!("cannot show process {pid} on `{host}`: {error}")))
     }
 
     /// Goes on to now: drivers answer anew, kernels say what happened, agents are there or not.
@@ -97,13 +107,18 @@ impl Played {
         std::fs::create_dir_all(dir).map_err(failed)?;
         std::fs::copy(library, dir.join(LIBRARY)).map_err(failed)?;
         let log = File::options().create(true).append(true).open(dir.join("kernel.log")).map_err(failed)?;
-        Ok(Self { node, dir: dir.to_owned(), log, agent: None })
+        let root = Root::make(dir.join("root"), &node).map_err(failed)?;
+        Ok(Self { node, dir: dir.to_owned(), root, boots: 1, log, agent: None })
     }
 
     /// Writes what the driver answers and what the kernel says, as `dmesg` prints it.
     fn show(&mut self, play: &Play, pids: &dyn Fn(u32) -> Vec<u32>) -> Result<(), Failure> {
         let host = self.node.host().to_owned();
         let failed = |error: std::io::Error| Failure::new(format!("cannot play `{host}`: {error}"));
+        if self.node.boots() != self.boots {
+            self.boots = self.node.boots();
+            self.root.boot(&self.node).map_err(failed)?;
+        }
         let file = self.dir.join(DRIVER_SCENARIO);
         let fresh = self.dir.join("scenario.toml.new");
         std::fs::write(&fresh, self.node.driver_scenario(pids)).map_err(failed)?;
@@ -149,6 +164,8 @@ impl Played {
             &path("state"),
             "--gpu-library",
             &path(LIBRARY),
+            "--root",
+            &self.root.path().display().to_string(),
         ]
         .map(str::to_owned)
         .to_vec();

@@ -49,7 +49,8 @@ impl Series {
 /// Plays one rank, whose place in the job the environment says, until the process ends.
 pub(super) fn one(play: &Play, job: usize, rank: usize) -> Result<(), Failure> {
     let job = open(play, job)?;
-    let run = start(play, &job, Config::from_env())?;
+    let config = Config { gpu_library: play.driver.clone(), ..Config::from_env() };
+    let run = start(play, &job, config)?;
     let tokens = job.group().tokens / job.ranks().len().max(1) as f64;
     let series = Series::of(&run, &[])?;
     let loss = if rank == 0 { Some(loss(&run)?) } else { None };

@@ -20,6 +20,8 @@ const PERIOD: Duration = Duration::from_millis(250);
 const START_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long a part may take to end in order.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
+/// Slurm's number of the first job.
+const JOB_ID: usize = 4_711;
 /// Most ranks of a job that are a process each.
 const RANK_PROCESSES_MAX: usize = 64;
 
@@ -28,7 +30,6 @@ const RANK_PROCESSES_MAX: usize = 64;
 pub(super) struct Wanted {
     pub(super) dir: PathBuf,
     is_temporary: bool,
-    pub(super) driver: Option<PathBuf>,
     pub(super) interval: String,
     pub(super) has_nodes: bool,
     length: Option<f64>,
@@ -50,7 +51,6 @@ impl Wanted {
         Ok(Self {
             dir,
             is_temporary,
-            driver: matches.get_one::<PathBuf>("driver").cloned(),
             interval: matches.get_one::<String>("interval").cloned().unwrap_or_default(),
             has_nodes: !matches.get_flag("no-nodes"),
             length: matches.get_one::<f64>("for").copied(),
@@ -89,7 +89,8 @@ fn whole(play: &Play, wanted: &Wanted, signals: &Signals) -> Done {
         let group = play.scenario.engine_names().into_iter().find(|(name, ..)| *name == served.name);
         for gpu in group.iter().flat_map(|(_, _, group)| &group.gpus) {
             let host = group.as_ref().map_or("", |(_, host, _)| host);
-            nodes.uses(host, *gpu, served.part.pid());
+            let cgroup = format!("/kubepods.slice/kubepods-burstable.slice/{}.scope", served.name);
+            nodes.uses(host, *gpu, served.part.pid(), &cgroup)?;
         }
     }
     nodes.go(&play)?;
@@ -158,11 +159,15 @@ fn ranks(play: &Play, wanted: &Wanted, nodes: &mut Nodes) -> Result<Vec<Part>, F
                 ("WORLD_SIZE", job.ranks().len().to_string()),
                 ("TRUEGAUGE_ORCHESTRATION_ID", format!("{}-{}", group.name, play.epoch_ns)),
             ];
-            if nodes.library(host).is_none() {
-                variables.push(("TRUEGAUGE_CAPTURE_SYSTEM_METRICS", "false".to_owned()));
+            let mut more = Vec::new();
+            match nodes.library(host) {
+                Some(library) => more.extend(["--driver".to_owned(), library.display().to_string()]),
+                None => variables.push(("TRUEGAUGE_CAPTURE_SYSTEM_METRICS", "false".to_owned())),
             }
-            let part = Part::of(play, &format!("rank:{index}/{rank}"), &wanted.dir, &[], &variables)?;
-            nodes.uses(host, *gpu, part.pid());
+            let part = Part::of(play, &format!("rank:{index}/{rank}"), &wanted.dir, &more, &variables)?;
+            let cgroup =
+                format!("/system.slice/slurmstepd.scope/job_{}/step_0/user/task_{gpu}", JOB_ID + index);
+            nodes.uses(host, *gpu, part.pid(), &cgroup)?;
             parts.push(part);
         }
     }

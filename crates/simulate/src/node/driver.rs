@@ -54,7 +54,7 @@ impl Card {
         let profile = self.profile;
         let used = self.memory_used_bytes;
         let [power, sw_thermal, hw_thermal, brake] = self.throttled;
-        let numbers: [(&str, f64); 34] = [
+        let numbers: [(&str, f64); 37] = [
             ("utilization", self.busy * 100.0),
             ("utilization_memory", self.dram * 100.0),
             ("memory_total", profile.memory_bytes as f64),
@@ -86,6 +86,9 @@ impl Card {
             ("pcie_replays", 0.0),
             ("ecc_corrected_volatile", self.corrected),
             ("ecc_uncorrected_volatile", 0.0),
+            ("ecc_corrected_aggregate", self.corrected),
+            ("ecc_uncorrected_aggregate", 0.0),
+            ("rows_failed", 0.0),
             ("rows_corrected", 0.0),
             ("rows_uncorrected", self.remapped as f64),
             ("rows_pending", f64::from(u8::from(self.remap_pending))),
@@ -94,6 +97,7 @@ impl Card {
             numbers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         if profile.capability[0] >= 9 {
             let shares = [
+                (1, self.busy),
                 (2, self.sm_active),
                 (3, self.occupancy),
                 (5, self.tensor),
