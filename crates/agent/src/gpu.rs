@@ -5,7 +5,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use collect::gpu::{self as nvml, GpuAbsence, GpuDevice, GpuFailure, GpuOptions, GpuSampler, GpuValue};
+use collect::gpu::{
+    self as nvml, GpuAbsence, GpuDevice, GpuEvents, GpuFailure, GpuOptions, GpuSampler, GpuValue,
+};
 use model::{Desc, Event, NANOS_PER_SECOND, Severity};
 use semconv::canonical;
 
@@ -73,6 +75,8 @@ enum Driver {
     Here(Box<GpuSampler>),
     /// Since when, by the agent's own clock.
     Absent(Duration),
+    /// It was let go of, and is taken up with the next look.
+    LetGo,
 }
 
 /// See the module.
@@ -91,9 +95,15 @@ pub struct GpuSource {
 }
 
 impl GpuSource {
-    /// Begins to start the driver.
-    pub fn new(library: Option<std::path::PathBuf>, boot_id: &str, cards: SharedCards) -> Self {
-        let options = GpuOptions { library, partitioned: true, ..GpuOptions::default() };
+    /// Begins to start the driver; what it tells by itself is laid down in `events`.
+    pub fn new(
+        library: Option<std::path::PathBuf>,
+        boot_id: &str,
+        cards: SharedCards,
+        events: GpuEvents,
+    ) -> Self {
+        let events = Some(events);
+        let options = GpuOptions { library, partitioned: true, events, ..GpuOptions::default() };
         Self {
             driver: start(&options),
             options,
@@ -109,9 +119,12 @@ impl GpuSource {
 
     /// Takes up a driver that has started, starts one that is due; whether it can be asked.
     fn follow(&mut self, now: Duration) -> bool {
-        if let Driver::Absent(since) = &self.driver
-            && now.saturating_sub(*since) >= AGAIN
-        {
+        let is_due = match &self.driver {
+            Driver::Absent(since) => now.saturating_sub(*since) >= AGAIN,
+            Driver::LetGo => true,
+            Driver::Starting(_) | Driver::Here(_) => false,
+        };
+        if is_due {
             self.driver = start(&self.options);
         }
         let Driver::Starting(answer) = &self.driver else { return matches!(self.driver, Driver::Here(_)) };
@@ -322,7 +335,7 @@ impl Source for GpuSource {
     }
 
     fn release(&mut self) {
-        self.driver = Driver::Absent(Duration::ZERO);
+        self.driver = Driver::LetGo;
         self.cards.lock().all.clear();
     }
 

@@ -6,10 +6,13 @@
 mod cards;
 mod config;
 mod dcgm;
+mod driver_events;
 mod expose;
 mod gpu;
 mod http;
+mod kept;
 mod log;
+mod machine;
 mod outbox;
 pub mod own;
 mod owners;
@@ -22,8 +25,10 @@ mod tick;
 
 pub use cards::{Card, Cards, SharedCards};
 pub use config::{Config, ConfigError, FIELDS, Field, Given, Names, Secret, Shape};
+pub use driver_events::DriverEvents;
 pub use gpu::GpuSource;
 pub use log::{KernelLog, LogInput, LogOptions, SharedHeard};
+pub use machine::Machine;
 pub use owners::{Owners, OwnersOptions};
 pub use push::ServerError;
 pub use run::{AgentError, Running, spool_dir, start};

@@ -21,10 +21,11 @@ use collect::{
 use model::{Event, Severity};
 use semconv::canonical::GPU_XID_EVENTS_TOTAL;
 
-use crate::{Reading, SharedCards, Snapshot, Source, Tick};
+use crate::{Reading, SharedCards, Snapshot, Source, Tick, kept};
 
 pub use heard::SharedHeard;
 use place::{Behind, Place};
+pub(crate) use told::severity;
 use told::{Context, Teller};
 
 /// The kernel's own log.
@@ -63,7 +64,7 @@ impl LogInput {
         match setting.to_str() {
             Some("journald") => Self::Journal("journalctl".into()),
             Some("none") => Self::None,
-            Some("") => Self::Kernel,
+            Some("" | KMSG) => Self::Kernel,
             _ => Self::File(setting.into()),
         }
     }
@@ -127,7 +128,8 @@ pub struct KernelLog {
 impl KernelLog {
     /// Follows a log; nothing is read before the first look.
     pub fn new(options: LogOptions, cards: SharedCards, heard: SharedHeard) -> Self {
-        let place = options.state.as_deref().map(Place::load).unwrap_or_default();
+        let place: Place =
+            options.state.as_deref().map(|folder| kept::load(folder, place::FILE)).unwrap_or_default();
         Self {
             input: Input::of(&options.input),
             options,
@@ -239,6 +241,9 @@ impl Source for KernelLog {
         let is_read = outcome.is_ok() && !matches!(self.input, Input::Nothing);
         let mut heard = self.heard.lock();
         heard.is_read = is_read;
+        for (gpu, xid) in heard.elsewhere.drain(..) {
+            told::count(&mut self.place.known, gpu, xid);
+        }
         heard.note(self.teller.xids.drain(..));
         drop(heard);
         out.events.extend(self.teller.finish(&context));
@@ -259,7 +264,7 @@ impl Source for KernelLog {
     fn kept(&mut self) {
         let Some(folder) = &self.options.state else { return };
         // What cannot be kept is read again after a restart, and recognised by its keys.
-        if self.place != self.stored && self.place.store(folder).is_ok() {
+        if self.place != self.stored && kept::store(folder, place::FILE, &self.place).is_ok() {
             self.stored = self.place.clone();
         }
     }

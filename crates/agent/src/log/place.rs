@@ -1,16 +1,12 @@
 //! Up to where the log has been read, kept over restarts.
 
-use std::{
-    collections::BTreeMap,
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use collect::kernel_log::Position;
 use serde::{Deserialize, Serialize};
 
 /// The file in the state folder.
-const FILE: &str = "kernel-log.json";
+pub(super) const FILE: &str = "kernel-log.json";
 
 /// What is kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,20 +78,4 @@ pub(super) struct FilePlace {
 pub(super) struct KnownCard {
     pub(super) uuid: String,
     pub(super) gpu: Option<u32>,
-}
-
-impl Place {
-    /// What was kept; nothing where there is nothing that can be read.
-    pub(super) fn load(folder: &Path) -> Self {
-        let text = fs::read(folder.join(FILE)).unwrap_or_default();
-        serde_json::from_slice(&text).unwrap_or_default()
-    }
-
-    /// Keeps it, at once and whole.
-    pub(super) fn store(&self, folder: &Path) -> io::Result<()> {
-        let text = serde_json::to_vec(self)?;
-        let new = folder.join(format!("{FILE}.new"));
-        fs::write(&new, text)?;
-        fs::rename(new, folder.join(FILE))
-    }
 }

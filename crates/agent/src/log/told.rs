@@ -158,13 +158,7 @@ impl Teller {
             Said::Card { gpu, uuid } => remember(known, gpu.to_string(), uuid, None),
             Said::Xid(XidLine { gpu: Some(gpu), code, .. }) => {
                 self.xids.push((*gpu, *code, at_ns));
-                let name = gpu.to_string();
-                if known.xids.len() < CARDS_MAX || known.xids.contains_key(&name) {
-                    let counts = known.xids.entry(name).or_default();
-                    if counts.len() < XIDS_MAX || counts.contains_key(code) {
-                        *counts.entry(*code).or_default() += 1;
-                    }
-                }
+                count(known, *gpu, *code);
             }
             _ => {}
         }
@@ -349,6 +343,17 @@ pub(super) fn remember(known: &mut Known, at: String, uuid: &str, gpu: Option<u3
     }
 }
 
+/// Counts an Xid of a card.
+pub(super) fn count(known: &mut Known, gpu: Bdf, xid: u32) {
+    let place = gpu.to_string();
+    if known.xids.len() < CARDS_MAX || known.xids.contains_key(&place) {
+        let counts = known.xids.entry(place).or_default();
+        if counts.len() < XIDS_MAX || counts.contains_key(&xid) {
+            *counts.entry(xid).or_default() += 1;
+        }
+    }
+}
+
 /// An event for what was held back beyond the sorts that are counted apart.
 fn flood(context: &Context<'_>, count: u64) -> Event {
     let mut draft = Draft::default();
@@ -385,7 +390,7 @@ fn place_of(said: &Said) -> Option<Bdf> {
     }
 }
 
-fn severity(action: Action) -> Severity {
+pub(crate) fn severity(action: Action) -> Severity {
     match action {
         Action::None => Severity::Info,
         Action::RestartApp | Action::Inspect => Severity::Warning,

@@ -426,7 +426,7 @@ fn a_log_that_cannot_be_read_is_said_once_and_tried_again() {
 #[test]
 fn a_setting_says_what_is_read() {
     let of = |setting: &str| LogInput::of(setting.as_ref());
-    assert_eq!(of(""), LogInput::Kernel);
+    assert_eq!((of(""), of("/dev/kmsg")), (LogInput::Kernel, LogInput::Kernel));
     assert_eq!(of("none"), LogInput::None);
     assert_eq!(of("journald"), LogInput::Journal("journalctl".into()));
     assert_eq!(of("/var/log/kern.log"), LogInput::File(Path::new("/var/log/kern.log").into()));
