@@ -11,6 +11,13 @@ pub const INFO: Desc = Desc::gauge(
     &["host", "version"],
     "The agent that reports the node; its value is 1.",
 );
+/// Time between two looks.
+pub const INTERVAL: Desc = Desc::gauge(
+    "truegauge_agent_interval_seconds",
+    Unit::Seconds,
+    HOST,
+    "Time between two looks at the node: what a rate over a window covers is told by it.",
+);
 /// Looks taken.
 pub const LOOKS: Desc = Desc::counter(
     "truegauge_agent_looks_total",
@@ -95,6 +102,7 @@ pub const GPU_FAILURES: Desc = Desc::counter(
 /// Every metric of the agent's own.
 pub const DESCS: &[Desc] = &[
     INFO,
+    INTERVAL,
     LOOKS,
     SKIPPED,
     SECONDS,

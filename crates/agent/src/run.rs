@@ -413,6 +413,7 @@ impl Looker {
             seen.readings.push(Reading { desc, labels, value });
         };
         tell(&own::INFO, vec![("version", env!("CARGO_PKG_VERSION").to_owned())], 1.0);
+        tell(&own::INTERVAL, Vec::new(), self.config.interval.as_secs_f64());
         tell(&own::LOOKS, Vec::new(), self.looks as f64);
         tell(&own::SKIPPED, Vec::new(), self.skipped as f64);
         for part in &self.parts {

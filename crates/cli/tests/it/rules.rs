@@ -44,7 +44,7 @@ fn promtool_passes_every_starter_and_its_test_as_this_program_does() {
     };
     assert_eq!(
         names(&rules),
-        ["disk.yml", "ingest.yml", "memory.yml", "run.yml", "target.yml", "training.yml"]
+        ["disk.yml", "gpu.yml", "ingest.yml", "memory.yml", "run.yml", "target.yml", "training.yml"]
     );
     assert_eq!(names(&rules), names(&tests), "every file of rules has a file of tests");
     for file in &rules {
@@ -128,6 +128,35 @@ fn every_starter_says_how_urgent_it_is_and_has_a_runbook_that_is_served() {
         let mut rules = groups.as_array()?.iter().flat_map(|group| group["rules"].as_array().unwrap());
         rules.all(|rule| rule["health"] == "ok").then_some(())
     });
+}
+
+#[test]
+fn rules_that_map_are_written_with_a_users_own_and_no_server_runs_them() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("r");
+    let own = home.path().join("own.toml");
+    let export = |extra: &[&str]| {
+        let folder = folder.to_str().unwrap();
+        run(home.path(), &[&["rules", "export", folder, "--mapping", "--force"], extra].concat())
+    };
+    let (code, _, err) = export(&[]);
+    assert_eq!(code, 0, "{err}");
+    for (name, of_repository) in files("rules").iter().map(|path| (path.file_name().unwrap(), path)) {
+        let is_mapping = name.to_str().unwrap().starts_with("mapping-");
+        let written = std::fs::read_to_string(folder.join(name)).ok();
+        assert_eq!(written.is_some(), is_mapping, "{name:?}");
+        assert!(written.is_none_or(|text| text == std::fs::read_to_string(of_repository).unwrap()), "{name:?}");
+    }
+
+    std::fs::write(&own, "[source]\nname = \"mine\"\nmarks = \"mine_*\"\n[[row]]\nfrom = \"mine_queue\"\nto = \"tg_engine_requests_waiting\"\nkind = \"gauge\"\n").unwrap();
+    let (code, out, err) = export(&["--vocabulary", own.to_str().unwrap()]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("mapping-mine.yml"), "{out}");
+    std::fs::write(&own, "[source]\nname = \"mine\"\nmark = \"mine_*\"\n").unwrap();
+    let (code, _, err) = export(&["--vocabulary", own.to_str().unwrap()]);
+    assert_eq!(code, 2);
+    assert!(err.contains("own.toml") && err.contains("nearest that it may have is `marks`"), "{err}");
+    assert!(server::starter_rules().iter().all(|(name, _)| !name.starts_with("mapping-")));
 }
 
 struct Prometheus(Child, String);
