@@ -9,7 +9,7 @@ import { Name } from '../components/name';
 import { diverging, parseHex, pixel, sequential } from '../lib/ramp';
 import { shown } from '../lib/text';
 import type { Gpu } from './answers';
-import { type Block, blocksOf, type Layout, type Row, rowAt, rowsBetween } from './layout';
+import { type Block, blocksOf, isSilent, type Layout, type Row, rowAt, rowsBetween } from './layout';
 import { BINS, type Fleet } from './model';
 import { counted, gpuKey, ownerKind } from './names';
 import { columnSpan, filled, paintStrips, type StripInk } from './paint';
@@ -268,7 +268,7 @@ export function namedRows(rows: Row[], selected: string | undefined): Row[] {
     }
   };
   take(rows.filter((row) => row.host === selected));
-  take(rows.filter((row) => row.node?.state === 'silent' || row.cells.some((g) => g?.incident)));
+  take(rows.filter((row) => isSilent(row) || row.cells.some((g) => g?.incident)));
   take(rows);
   return named;
 }
@@ -279,7 +279,7 @@ function Hosts({ fleet, rows }: { fleet: Fleet; rows: Row[] }) {
   return (
     <div class="hosts">
       {namedRows(rows, selected).map((row) => {
-        const silent = row.node?.state === 'silent';
+        const silent = isSilent(row);
         const sick = row.cells.some((g) => g?.incident);
         const state = silent ? ' silent' : sick ? ' sick' : '';
         return (

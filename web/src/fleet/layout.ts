@@ -175,9 +175,14 @@ export function blocksOf(rows: Row[]): Block[] {
   return blocks;
 }
 
-function stateOf(row: Row): Block['state'] {
-  if (row.node?.state === 'silent') return 'silent';
+/** Whether nothing is heard of a row's host, or of any of its cards. */
+export function isSilent(row: Row): boolean {
   const cards = row.cells.filter((g) => g !== null);
-  if (cards.some((g) => g.state === 'missing') || (row.node?.missing.length ?? 0) > 0) return 'missing';
-  return cards.length > 0 && cards.every((g) => g.state === 'silent') ? 'silent' : 'ok';
+  return row.node?.state === 'silent' || (cards.length > 0 && cards.every((g) => g.state === 'silent'));
+}
+
+function stateOf(row: Row): Block['state'] {
+  if (isSilent(row)) return 'silent';
+  const missing = row.cells.some((g) => g?.state === 'missing') || (row.node?.missing.length ?? 0) > 0;
+  return missing ? 'missing' : 'ok';
 }

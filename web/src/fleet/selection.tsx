@@ -78,7 +78,7 @@ export function FactsLine({ fleet, detail }: { fleet: Fleet; detail: Gpu | null 
     <p class="facts-line">
       <b>{gpuName(gpu)}</b>
       <span>
-        {bin >= 0 ? binText(answer, bin) : 'last'}{' '}
+        {bin >= 0 ? binText(answer, bin) : 'now'}{' '}
         <b>{value === null ? `absent: ${shown(absence(gpu), 120)}` : valueText(value, unit)}</b>
       </span>
       {peers && <span>{peers}</span>}

@@ -345,7 +345,13 @@ function Events({ events, range }: { events: FleetEvent[]; range: { from: number
 }
 
 function Axis({ from, to }: { from: number; to: number }) {
-  const [ticks, labels] = xTicks('time', from, to, 9, zone.value);
+  const [ticks, labels] = xTicks(
+    'time',
+    from,
+    to,
+    Math.max(2, Math.floor(window.innerWidth / 150)),
+    zone.value,
+  );
   return (
     <div class="lane-row axis" aria-hidden="true">
       <span class="quiet">{zone.value === 'utc' ? 'UTC' : 'local time'}</span>

@@ -23,3 +23,9 @@ test('an empty server shows how to start, and the first run by itself', async ({
   await expect(page.getByRole('row', { name: /first/ })).toContainText('1.020');
   await expect(page.locator('.spark path').first()).toHaveAttribute('d', /L/);
 });
+
+test('a fleet without nodes says how to begin', async ({ page, server }) => {
+  await page.goto(`${server.url}/fleet`);
+  await expect(page.getByText('No node reports yet')).toBeVisible();
+  await expect(page.getByText(`truegauge agent --server ${server.url}`)).toBeVisible();
+});
