@@ -84,6 +84,8 @@ pub struct Config {
     pub scrape_interval: Duration,
     /// Prometheus' configuration file whose `scrape_configs` are scraped.
     pub scrape_config: Option<PathBuf>,
+    /// Vocabularies beside those that come with the program.
+    pub vocabulary_files: Vec<PathBuf>,
     /// Files of rules to evaluate.
     pub rule_files: Vec<String>,
     /// How often groups are evaluated that say nothing themselves.
@@ -263,7 +265,7 @@ const COUNT: usize = {
 };
 
 /// Those of the server itself.
-const SETTINGS: [Field; 25] = [
+const SETTINGS: [Field; 26] = [
     field(
         "data_dir",
         "data-dir",
@@ -444,6 +446,17 @@ const SETTINGS: [Field; 25] = [
         },
     ),
     field(
+        "vocabulary_files",
+        "vocabulary-files",
+        Shape::List,
+        "",
+        "File of what an engine or an exporter calls its metrics, beside those that come with the program",
+        |c, v| {
+            c.vocabulary_files = v.iter().map(PathBuf::from).collect();
+            Ok(())
+        },
+    ),
+    field(
         "rule_files",
         "rule-files",
         Shape::List,
@@ -559,6 +572,7 @@ impl Default for Config {
             scrape: Vec::new(),
             scrape_interval: Duration::from_secs(15),
             scrape_config: None,
+            vocabulary_files: Vec::new(),
             rule_files: Vec::new(),
             rule_interval: Duration::from_secs(15),
             starter_rules: true,

@@ -179,15 +179,27 @@ impl Intake {
     }
 }
 
-/// The same as [`keep`], with what the samples are under canonical names.
+/// The same as [`keep`], with what the samples are under canonical names. The receipt is of the originals.
 pub(crate) fn keep_canonical(
     shared: &Shared,
     origin: Origin,
     mut batch: Batch,
 ) -> Result<Receipt, AppendError> {
-    shared.canon.apply(&shared.store, origin, &mut batch);
-    let receipt = keep(shared, batch)?;
+    let originals = batch.series.len();
+    let made = shared.canon.apply(&shared.store, origin, &mut batch);
+    let mut receipt = keep(shared, batch)?;
     shared.canon.settled(&receipt);
+    let mut lost = 0;
+    for (_, reason, count) in receipt.refused_series.iter().filter(|(at, ..)| *at >= originals) {
+        lost += count;
+        shared.metrics.rejected.add(&["canonical", reason], *count);
+        if let Some((_, total, _)) = receipt.refused.iter_mut().find(|(known, ..)| known == reason) {
+            *total = total.saturating_sub(*count);
+        }
+    }
+    receipt.refused.retain(|(_, count, _)| *count > 0);
+    receipt.refused_series.retain(|(at, ..)| *at < originals);
+    receipt.stored = receipt.stored.saturating_sub(made.saturating_sub(lost));
     Ok(receipt)
 }
 

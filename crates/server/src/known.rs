@@ -8,18 +8,26 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
 
+use model::Labels;
 use store::SeriesId;
 
 /// Most bytes of one generation: about a quarter of a million series.
 const GENERATION_BYTES_MAX: usize = 48 << 20;
+/// Scraped series that are kept in mind before those that ended are looked for.
+const SCRAPED_MIN: usize = 1 << 16;
 /// Bytes of an entry beside its key.
 const ENTRY_BYTES: usize = 48;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Known(RwLock<Generations>);
+pub(crate) struct Known {
+    all: RwLock<Generations>,
+    /// How often everything was forgotten.
+    forgotten: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 struct Generations {
@@ -90,7 +98,7 @@ impl Lookup<'_> {
 impl Known {
     /// Holds what is known, to look it up.
     pub(crate) fn lookup(&self) -> Lookup<'_> {
-        Lookup { all: self.0.read().unwrap_or_else(PoisonError::into_inner), next: 0 }
+        Lookup { all: self.all.read().unwrap_or_else(PoisonError::into_inner), next: 0 }
     }
 
     /// Remembers keys and their numbers.
@@ -98,7 +106,7 @@ impl Known {
         if fresh.is_empty() {
             return;
         }
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         for (key, number) in fresh {
             if all.young.bytes() > GENERATION_BYTES_MAX {
                 all.old = std::mem::take(&mut all.young);
@@ -110,7 +118,42 @@ impl Known {
 
     /// Forgets everything: some numbers lead nowhere any more.
     pub(crate) fn forget(&self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Generations::default();
+        self.forgotten.fetch_add(1, Ordering::Relaxed);
+        *self.all.write().unwrap_or_else(PoisonError::into_inner) = Generations::default();
+    }
+}
+
+/// Series that scrapes named before. The `Arc` of a series' labels stays the same from scrape to scrape.
+#[derive(Debug, Default)]
+pub(crate) struct Scraped {
+    /// By the address of the labels, which nobody else gets as long as the weak pointer is there.
+    numbers: HashMap<usize, (Weak<Labels>, SeriesId), foldhash::fast::RandomState>,
+    /// How many there may be before those that ended are looked for.
+    full: usize,
+    forgotten: u64,
+}
+
+impl Scraped {
+    /// Drops what is not to be relied on any more. Done before a page is looked up.
+    pub(crate) fn refresh(&mut self, known: &Known) {
+        let forgotten = known.forgotten.load(Ordering::Relaxed);
+        if std::mem::replace(&mut self.forgotten, forgotten) != forgotten {
+            self.numbers.clear();
+        }
+        if self.numbers.len() > self.full {
+            self.numbers.retain(|_, (labels, _)| labels.strong_count() > 0);
+            self.full = self.numbers.len().saturating_mul(2).max(SCRAPED_MIN);
+        }
+    }
+
+    /// The number of a series.
+    pub(crate) fn number(&self, labels: &Arc<Labels>) -> Option<SeriesId> {
+        self.numbers.get(&Arc::as_ptr(labels).addr()).map(|(_, number)| *number)
+    }
+
+    /// Remembers the number of a series.
+    pub(crate) fn learn(&mut self, labels: &Arc<Labels>, number: SeriesId) {
+        self.numbers.insert(Arc::as_ptr(labels).addr(), (Arc::downgrade(labels), number));
     }
 }
 
@@ -138,6 +181,24 @@ mod tests {
     }
 
     #[test]
+    fn scraped_series_are_known_as_long_as_they_are_scraped() {
+        let (known, mut scraped) = (Known::default(), Scraped::default());
+        let labels = |n: usize| Arc::new(Labels::from_pairs([("__name__", "up"), ("n", &n.to_string())]));
+        let (here, there) = (labels(0), labels(0));
+        scraped.learn(&here, 7);
+        assert_eq!((scraped.number(&here), scraped.number(&there)), (Some(7), None));
+        for n in 0..3 * SCRAPED_MIN {
+            scraped.refresh(&known);
+            scraped.learn(&labels(n), n as u64);
+        }
+        assert_eq!(scraped.number(&here), Some(7));
+        assert!(scraped.numbers.len() <= SCRAPED_MIN + 1, "{} are kept", scraped.numbers.len());
+        known.forget();
+        scraped.refresh(&known);
+        assert_eq!(scraped.number(&here), None);
+    }
+
+    #[test]
     fn what_is_asked_for_stays_and_memory_is_bounded() {
         let known = Known::default();
         let count = (4 * GENERATION_BYTES_MAX / 4_096) as u64;
@@ -151,7 +212,7 @@ mod tests {
             }
         }
         assert_eq!(known.lookup().number(&key(1)), None);
-        let held = known.0.read().unwrap().young.bytes() + known.0.read().unwrap().old.bytes();
+        let held = known.all.read().unwrap().young.bytes() + known.all.read().unwrap().old.bytes();
         assert!(held < 3 * GENERATION_BYTES_MAX, "{held} bytes");
         known.forget();
         assert_eq!(known.lookup().number(&key(0)), None);

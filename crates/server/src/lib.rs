@@ -24,6 +24,7 @@ mod compare;
 mod complete;
 pub mod config;
 mod duration;
+mod engines;
 mod error;
 mod export;
 mod far;
@@ -45,8 +46,8 @@ mod node;
 mod notify;
 pub mod offline;
 mod otlp;
-mod owners;
 mod own;
+mod owners;
 mod peak;
 mod points;
 mod query;
@@ -71,6 +72,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 pub use access::{CreatedToken, NewToken, TokenBook, TokenError, TokenRow};
+pub use canonical::CanonError;
 pub use config::Config;
 pub use export::{Ask, Format, Unusable, parquet_points};
 pub use far::{FarError, Finding, check_storage};
@@ -151,6 +153,9 @@ pub enum StartError {
     /// An Alertmanager's address can't be used.
     #[error(transparent)]
     Notify(#[from] NotifyError),
+    /// Names can't be made canonical.
+    #[error(transparent)]
+    Canon(#[from] CanonError),
     /// Spans would go round in a circle.
     #[error("cannot hand spans on to `{url}`: that is this server")]
     Circle {
@@ -177,6 +182,7 @@ impl StartError {
             Self::Far(_) => "docs/guides/far-storage.md shows what `[storage]` needs".into(),
             Self::Notify(_) => "docs/guides/rules.md shows how Alertmanagers are written".into(),
             Self::Rules(_) => "`truegauge rules check FILE` says all that is wrong with a file".into(),
+            Self::Canon(_) => "docs/guides/engines.md shows how a vocabulary is written".into(),
             Self::Circle { .. } => "set `otlp_forward_traces_url` to the other backend's address, or leave it out".into(),
             Self::Threads(_) => "raise the limit on processes (`ulimit -u`)".into(),
         }
@@ -229,6 +235,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         ..config.retention.options(config.reserve_bytes)
     };
     let store = Store::open(&config.data_dir, options)?;
+    let canon = canonical::Canon::open(&config.vocabulary_files, &store)?;
     let access = access::Access::new(&config, &store);
     if let Some(address) = open.filter(|_| !access.is_guarded()) {
         return Err(StartError::Open { address });
@@ -258,7 +265,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         stopping,
         turns: app::Turns::new(&config),
         known: known::Known::default(),
-        canon: canonical::Canon::default(),
+        canon,
         sources: otlp::Sources::default(),
         streams,
         scraper: std::sync::Mutex::default(),

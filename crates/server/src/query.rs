@@ -80,6 +80,45 @@ pub(crate) async fn ask<T: Send + 'static>(
     work: impl FnOnce(&dyn Source, &Options) -> Result<Answer, QueryError> + Send + 'static,
     write: impl FnOnce(Answer, Times) -> Result<T, QueryError> + Send + 'static,
 ) -> Result<T, AskError> {
+    in_turn(app, caller, wishes, move |source, options, queued| {
+        let started = Instant::now();
+        let answer = work(source, options);
+        let evaluated = started.elapsed();
+        let samples_read = answer.as_ref().map_or(0, |answer| answer.stats.samples_read);
+        let written = answer.and_then(|answer| write(answer, Times { queued, evaluated }));
+        Done { written, samples_read, took: evaluated }
+    })
+    .await
+}
+
+/// The same for several queries that come to one answer; `work` says how many samples it read.
+pub(crate) async fn ask_several<T: Send + 'static>(
+    app: &App,
+    caller: &Caller,
+    work: impl FnOnce(&dyn Source, &Options) -> Result<(T, u64), QueryError> + Send + 'static,
+) -> Result<T, AskError> {
+    in_turn(app, caller, Wishes::default(), move |source, options, _queued| {
+        let started = Instant::now();
+        let answer = work(source, options);
+        let samples_read = answer.as_ref().map_or(0, |(_, samples)| *samples);
+        Done { written: answer.map(|(answer, _)| answer), samples_read, took: started.elapsed() }
+    })
+    .await
+}
+
+/// What became of a query.
+struct Done<T> {
+    written: Result<T, QueryError>,
+    samples_read: u64,
+    took: Duration,
+}
+
+async fn in_turn<T: Send + 'static>(
+    app: &App,
+    caller: &Caller,
+    wishes: Wishes,
+    work: impl FnOnce(&dyn Source, &Options, Duration) -> Done<T> + Send + 'static,
+) -> Result<T, AskError> {
     let mut limits = limits(&app.config);
     limits.time_max = wishes.time_max.map_or(limits.time_max, |wish| wish.min(limits.time_max));
     let cancel = Cancel::new();
@@ -102,13 +141,9 @@ pub(crate) async fn ask<T: Send + 'static>(
     let (shared, caller) = (Arc::clone(app), caller.clone());
     let answer = blocking(move || {
         let _turn = turn;
-        let started = Instant::now();
-        let answer = work(&Within::new(StoreSource::of(&shared), &caller), &options);
-        let evaluated = started.elapsed();
-        let samples_read = answer.as_ref().map_or(0, |answer| answer.stats.samples_read);
-        let written = answer.and_then(|answer| write(answer, Times { queued, evaluated }));
-        count(&shared, &written, samples_read, evaluated);
-        Ok(written)
+        let done = work(&Within::new(StoreSource::of(&shared), &caller), &options, queued);
+        count(&shared, &done.written, done.samples_read, done.took);
+        Ok(done.written)
     })
     .await;
     drop(waiting);

@@ -1,10 +1,12 @@
 //! Scraping as the server does it: what is scraped, how a page is read, where samples go.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use scrape::{PageEntry, PageExemplar, PageFormat, PageSample, ScrapeBatch, Scraper, TakeEntry};
+use scrape::{
+    PageEntry, PageExemplar, PageFormat, PageSample, ScrapeBatch, ScrapedSample, Scraper, TakeEntry,
+};
 use store::AppendError;
 use wire::page::{Entry, PageLimits};
 
@@ -12,6 +14,7 @@ use crate::app::{App, Shared};
 use crate::config::Config;
 use crate::ingest::outcome;
 use crate::intake::Intake;
+use crate::known::Scraped;
 
 /// Name of this door in the counters.
 const DOOR: &str = "scrape";
@@ -53,9 +56,10 @@ pub(crate) fn start(app: &App, targets: scrape::Config) -> Result<(), ScrapingEr
         return Ok(());
     }
     let shared: Weak<Shared> = Arc::downgrade(app);
+    let scraped = Mutex::new(Scraped::default());
     let sink = Box::new(move |batch: ScrapeBatch| {
         if let Some(shared) = shared.upgrade() {
-            store(&shared, &batch);
+            store(&shared, &scraped, &batch);
         }
     });
     let jobs = targets.jobs.len();
@@ -84,12 +88,12 @@ pub(crate) fn stop(app: &App) {
 }
 
 /// Stores one scrape. What a busy store does not take within a second is lost, and counted.
-fn store(shared: &Shared, batch: &ScrapeBatch) {
+fn store(shared: &Shared, scraped: &Mutex<Scraped>, batch: &ScrapeBatch) {
     if !batch.exemplars.is_empty() {
         shared.metrics.exemplars.add(&[DOOR], batch.exemplars.len() as u64);
     }
     for tried in 1..=TRIES {
-        match intake(batch).store(shared) {
+        match intake(shared, scraped, batch).store(shared) {
             Ok(_counted) => return,
             Err(AppendError::Busy { .. }) if tried < TRIES => std::thread::sleep(PAUSE),
             Err(error) => {
@@ -102,11 +106,18 @@ fn store(shared: &Shared, batch: &ScrapeBatch) {
     }
 }
 
-fn intake(batch: &ScrapeBatch) -> Intake {
+fn intake(shared: &Shared, scraped: &Mutex<Scraped>, batch: &ScrapeBatch) -> Intake {
     let mut intake = Intake::new(DOOR);
-    for scraped in &batch.samples {
-        intake.series(scraped.labels.iter(), vec![scraped.sample]);
+    let mut known = scraped.lock().unwrap_or_else(PoisonError::into_inner);
+    known.refresh(&shared.known);
+    for ScrapedSample { labels, sample } in &batch.samples {
+        if let Some(number) = known.number(labels) {
+            intake.points(number, std::iter::once(*sample));
+        } else if let Some(number) = intake.series_of(shared, labels.iter(), vec![*sample]) {
+            known.learn(labels, number);
+        }
     }
+    drop(known);
     for about in &batch.metadata {
         intake.describe(&about.metric, about.kind, &about.help, &about.unit);
     }

@@ -60,6 +60,8 @@ const RULES: &[(&str, &str, Needs)] = &[
     ("GET", "/api/tg/v1/stream", READ),
     ("GET", "/api/tg/v1/complete", READ),
     ("GET", "/api/tg/v1/explain", READ),
+    ("GET", "/api/tg/v1/engines", READ),
+    ("GET", "/api/tg/v1/engines/vocabulary", READ),
     ("GET", "/api/tg/v1/metrics", READ),
     ("GET", "/api/tg/v1/status", READ),
     ("GET", "/api/tg/v1/storage", READ_ALL),

@@ -4,6 +4,8 @@ mod access;
 mod backup;
 mod compare;
 mod complete;
+mod engines;
+mod engines_vocabulary;
 mod events;
 mod explain;
 mod export;
@@ -90,6 +92,8 @@ pub(crate) fn table() -> Vec<Row> {
         row("POST", "/api/tg/v1/push", post(push::push)),
         row("GET", "/api/tg/v1/complete", get(complete::complete)),
         row("GET", "/api/tg/v1/explain", get(explain::explain)),
+        row("GET", "/api/tg/v1/engines", get(engines::engines)),
+        row("GET", "/api/tg/v1/engines/vocabulary", get(engines_vocabulary::vocabulary)),
         row("GET", "/api/tg/v1/metrics", get(stored::metrics)),
         row("GET", "/api/tg/v1/status", get(status::status)),
         row("GET", "/api/tg/v1/storage", get(storage::show)),
@@ -154,6 +158,8 @@ pub(crate) fn routes() -> Vec<crate::Route> {
         push::push,
         complete::complete,
         explain::explain,
+        engines::engines,
+        engines_vocabulary::vocabulary,
         stored::metrics,
         status::status,
         storage::show,

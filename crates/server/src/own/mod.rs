@@ -59,6 +59,7 @@ pub(crate) fn page(shared: &Shared) -> String {
         "When settings took effect last.",
     );
     shared.notifier().write(&mut page);
+    shared.canon.page(&mut page);
     if let Some(far) = &shared.far {
         far.page(&mut page);
     }

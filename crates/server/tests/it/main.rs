@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail as the test itself does")]
 
+mod canonical;
 mod fleet_peer;
 mod grpc;
 mod incidents;
@@ -18,4 +19,5 @@ mod otlp_points;
 mod otlp_restarts;
 mod otlp_training;
 mod owners;
+mod pages;
 mod trainer;

@@ -1,0 +1,69 @@
+//! What an original series gives, by the vocabulary.
+
+use model::Labels;
+use semconv::canonical::{GPU_ENERGY_JOULES_TOTAL, GPU_POWER_LIMIT_WATTS, GPU_UNSUPPORTED_INFO};
+use semconv::vocabulary::{Hit, Of, Part, Vocabulary};
+
+/// How the names of cards' series begin.
+pub(super) const GPU_PREFIX: &str = "tg_gpu_";
+
+/// What a value is used for beside being stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// Nothing.
+    Plain,
+    /// It is made one that never falls.
+    Energy,
+    /// It bounds what energy may rise by.
+    Limit,
+}
+
+impl Use {
+    /// What values of a metric are used for.
+    pub(super) fn of(metric: &str) -> Self {
+        match metric {
+            name if name == GPU_ENERGY_JOULES_TOTAL.name => Self::Energy,
+            name if name == GPU_POWER_LIMIT_WATTS.name => Self::Limit,
+            _ => Self::Plain,
+        }
+    }
+}
+
+/// One canonical series that an original gives.
+#[derive(Debug)]
+pub(super) struct Way {
+    pub(super) hit: Hit,
+    pub(super) labels: Labels,
+    pub(super) metric: &'static str,
+    pub(super) rank: u16,
+    pub(super) of: Of,
+    pub(super) used: Use,
+    /// The series that says that there is no value.
+    pub(super) unsupported: Option<Labels>,
+}
+
+/// Whether a series of this name gives anything.
+pub(super) fn is_known(vocabulary: &Vocabulary, metric: &str) -> bool {
+    !vocabulary.lookup(metric).is_empty()
+}
+
+/// What an original gives.
+pub(super) fn ways(vocabulary: &Vocabulary, original: &Labels) -> Vec<Way> {
+    let hits = vocabulary.lookup(original.metric());
+    hits.iter().filter_map(|hit| way(vocabulary, *hit, original)).collect()
+}
+
+fn way(vocabulary: &Vocabulary, hit: Hit, original: &Labels) -> Option<Way> {
+    let (source, row) = vocabulary.get(hit)?;
+    let metric = row.to?.name;
+    let labels = source.map(row, hit.part, original)?;
+    let unsupported = (source.of == Of::Gpu && hit.part == Part::Whole).then(|| unsupported(metric, &labels));
+    Some(Way { hit, metric, rank: row.rank, of: source.of, used: Use::of(metric), labels, unsupported })
+}
+
+/// The series that says that a card has no value for a metric.
+fn unsupported(metric: &str, labels: &Labels) -> Labels {
+    let field = metric.trim_start_matches(GPU_PREFIX);
+    let of_card = labels.iter().filter(|(name, _)| ["host", "gpu", "uuid", "gi"].contains(name));
+    Labels::from_pairs(of_card.chain([("__name__", GPU_UNSUPPORTED_INFO.name), ("field", field)]))
+}
