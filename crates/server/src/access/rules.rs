@@ -54,6 +54,8 @@ const RULES: &[(&str, &str, Needs)] = &[
     ("GET", "/api/tg/v1/compare", READ),
     ("GET", "/api/tg/v1/logs", READ),
     ("GET", "/api/tg/v1/events", READ),
+    ("GET", "/api/tg/v1/fleet/nodes", READ_ALL),
+    ("GET", "/api/tg/v1/fleet/gpus", READ_ALL),
     ("GET", "/api/tg/v1/incidents", READ),
     ("POST", "/api/tg/v1/backup", ADMIN_ALL),
     ("POST", "/api/tg/v1/points", READ),

@@ -10,6 +10,7 @@ mod events;
 mod explain;
 mod export;
 mod export_selected;
+mod fleet;
 mod incidents;
 mod logs;
 mod metrics;
@@ -78,6 +79,8 @@ pub(crate) fn table() -> Vec<Row> {
         row("GET", "/api/tg/v1/compare", get(compare::compare)),
         row("GET", "/api/tg/v1/logs", get(logs::logs)),
         row("GET", "/api/tg/v1/events", get(events::list)),
+        row("GET", "/api/tg/v1/fleet/nodes", get(fleet::nodes)),
+        row("GET", "/api/tg/v1/fleet/gpus", get(fleet::gpus)),
         row("GET", "/api/tg/v1/incidents", get(incidents::list)),
         row("POST", "/api/tg/v1/backup", post(backup::make)),
         row("POST", "/api/tg/v1/points", post(points::many)),
@@ -146,6 +149,8 @@ pub(crate) fn routes() -> Vec<crate::Route> {
         compare::compare,
         logs::logs,
         events::list,
+        fleet::nodes,
+        fleet::gpus,
         incidents::list,
         stream::stream,
         access::session,

@@ -135,6 +135,13 @@ pub(crate) struct RunRow {
     run: Option<String>,
 }
 
+impl RunRow {
+    /// Its name.
+    pub(super) fn into_name(self) -> Option<String> {
+        self.run
+    }
+}
+
 /// How an incident ended.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ClearedRow {
@@ -317,21 +324,15 @@ fn codes(incident: &Incident) -> Vec<CodeRow> {
 }
 
 fn evidence(keeper: &Keeper, incident: &Incident) -> Vec<EvidenceRow> {
-    let lines = incident.evidence.iter().map(|line| EvidenceRow {
-        time: to_ms(line.at_ns),
-        text: line.text.clone(),
-        code: line.code.as_ref().map(ToString::to_string),
-        source: "kernel",
-        userspace: false,
-    });
-    let of_processes = keeper.userspace_of(incident).map(|line| EvidenceRow {
-        time: to_ms(line.at_ns),
-        text: line.text.clone(),
-        code: None,
-        source: "userspace",
-        userspace: true,
-    });
-    let mut rows: Vec<EvidenceRow> = lines.chain(of_processes).collect();
-    rows.sort_by_key(|row| row.time);
-    rows
+    let row = |at_ns: i64, text: &str, code: Option<String>, userspace: bool| {
+        let source = if userspace { "userspace" } else { "kernel" };
+        (at_ns, EvidenceRow { time: to_ms(at_ns), text: text.to_owned(), code, source, userspace })
+    };
+    let lines = incident.evidence.iter();
+    let lines =
+        lines.map(|line| row(line.at_ns, &line.text, line.code.as_ref().map(ToString::to_string), false));
+    let of_processes = keeper.userspace_of(incident).map(|line| row(line.at_ns, &line.text, None, true));
+    let mut rows: Vec<(i64, EvidenceRow)> = lines.chain(of_processes).collect();
+    rows.sort_by_key(|(at_ns, _)| *at_ns);
+    rows.into_iter().map(|(_, row)| row).collect()
 }

@@ -4,10 +4,15 @@
 //! that asks for something is a series, `tg_incident`, and every step of it an event.
 
 mod bridge;
+mod cards;
+mod gpus;
 mod keeper;
 mod listed;
+mod nodes;
 mod owner;
+mod reading;
 mod rules;
+mod signals;
 mod words;
 
 use std::ops::ControlFlow;
@@ -22,8 +27,10 @@ use crate::app::{App, Shared, stopped};
 use crate::clock::{now_ms, now_ns};
 use crate::ingest::outcome;
 use crate::intake;
+pub(crate) use gpus::{GpuAsk, GpusAnswer, gpus};
 use keeper::{Keeper, SeriesKey};
 pub(crate) use listed::{IncidentAsk, IncidentsAnswer, incidents};
+pub(crate) use nodes::{NodesAnswer, nodes};
 pub(crate) use owner::name_owners;
 
 /// Name of this door in the counters.

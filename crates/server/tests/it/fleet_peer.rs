@@ -1,7 +1,7 @@
 //! A node as its agent tells of it, and what the server answers about the fleet.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use model::{NANOS_PER_SECOND, Sample, Severity};
@@ -22,13 +22,8 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn new() -> Self {
-        Self::with(|_| ())
-    }
-
-    pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut config = config(folder.path());
-        change(&mut config);
+        let config = config(folder.path());
         let running = Some(server::start(config.clone()).unwrap());
         Self { running, config, _folder: folder }
     }
@@ -41,13 +36,14 @@ impl Site {
         self.config.data_dir.clone()
     }
 
-    pub(crate) fn spool_dir(&self) -> &Path {
-        &self.config.spool_dir
+    /// Stops the server.
+    pub(crate) fn stop(&mut self) {
+        drop(self.running.take());
     }
 
     /// Stops the server and starts it again on the same directory.
     pub(crate) fn restart(&mut self) {
-        drop(self.running.take());
+        self.stop();
         self.running = Some(server::start(self.config.clone()).unwrap());
     }
 

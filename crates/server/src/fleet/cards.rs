@@ -1,0 +1,284 @@
+//! Which cards there are, how they are, and who has them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use model::NANOS_PER_SECOND;
+use semconv::canonical::{
+    GPU_BUSY_RATIO, GPU_INFO, GPU_MEMORY_USED_BYTES, GPU_OWNER_INFO, GPU_POWER_WATTS, GPU_SM_CLOCK_HERTZ,
+    GPU_TEMPERATURE_CELSIUS, GPU_TENSOR_ACTIVE_RATIO, GPU_UNSUPPORTED_INFO,
+};
+use store::{Matcher, Store};
+
+use super::owner::OWNED_NS;
+use super::reading::{Last, lasts_of};
+use crate::app::Shared;
+
+/// How long a card that is gone is still listed, nanoseconds.
+pub(super) const REMEMBERED_NS: i64 = 86_400 * NANOS_PER_SECOND;
+/// The least silence of a node without an agent that is worth telling.
+const SILENCE_MIN: Duration = Duration::from_secs(60);
+
+/// A card: the host that it is in and its unique id.
+pub(super) type CardKey = (String, String);
+
+/// Metrics that say that a card is there; the first one describes it.
+const PRESENCE: [&str; 7] = [
+    GPU_INFO.name,
+    GPU_POWER_WATTS.name,
+    GPU_TEMPERATURE_CELSIUS.name,
+    GPU_SM_CLOCK_HERTZ.name,
+    GPU_BUSY_RATIO.name,
+    GPU_MEMORY_USED_BYTES.name,
+    GPU_TENSOR_ACTIVE_RATIO.name,
+];
+
+/// How a card is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum CardState {
+    Ok,
+    /// An open incident asks for something to be done.
+    Suspect,
+    /// Its node is there and it is not.
+    Missing,
+    /// Its node says nothing.
+    Silent,
+}
+
+impl CardState {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Suspect => "suspect",
+            Self::Missing => "missing",
+            Self::Silent => "silent",
+        }
+    }
+}
+
+/// Who has a card.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Owner {
+    pub(super) run_id: String,
+    pub(super) job_id: String,
+    pub(super) namespace: String,
+    pub(super) pod: String,
+    pub(super) container: String,
+    pub(super) shared: Option<u32>,
+    pub(super) confidence: String,
+}
+
+impl Owner {
+    pub(super) fn of(last: &Last) -> Self {
+        let text = |name: &str| last.label(name).to_owned();
+        Self {
+            run_id: text("run_id"),
+            job_id: text("job_id"),
+            namespace: text("namespace"),
+            pod: text("pod"),
+            container: text("container"),
+            shared: last.label("shared").parse().ok(),
+            confidence: text("confidence"),
+        }
+    }
+
+    /// What its cards have in common: the run, else the job.
+    pub(super) fn group(&self) -> Option<&str> {
+        [&self.run_id, &self.job_id].into_iter().map(String::as_str).find(|name| !name.is_empty())
+    }
+}
+
+/// A card as its series tell.
+#[derive(Debug, Clone)]
+pub(super) struct Card {
+    pub(super) gpu: String,
+    pub(super) model: String,
+    pub(super) driver: String,
+    pub(super) place: String,
+    pub(super) is_mig: bool,
+    pub(super) slices: BTreeSet<String>,
+    /// Latest sample, nanoseconds.
+    pub(super) last_ns: i64,
+    /// What describes it was said at, nanoseconds.
+    described_ns: i64,
+    pub(super) state: CardState,
+    pub(super) unsupported: Vec<String>,
+    pub(super) owners: Vec<Owner>,
+}
+
+/// The fleet's cards at a time.
+#[derive(Debug)]
+pub(super) struct Cards {
+    pub(super) all: BTreeMap<CardKey, Card>,
+    /// Latest sample of anything on a host, nanoseconds.
+    pub(super) heard: HashMap<String, i64>,
+    patience: HashMap<String, i64>,
+    patience_else: i64,
+}
+
+impl Cards {
+    /// Every card that was seen since a time.
+    pub(super) fn of(shared: &Shared, since_ns: i64, now_ns: i64) -> Self {
+        let mut cards = Self::new(shared);
+        for metric in PRESENCE {
+            for last in lasts_of(&shared.store, metric, since_ns) {
+                cards.see(metric, &last);
+            }
+        }
+        cards.hear_nodes(&shared.store, since_ns);
+        cards.own(&shared.store, now_ns);
+        for last in lasts_of(&shared.store, GPU_UNSUPPORTED_INFO.name, since_ns) {
+            let key = (last.label("host").to_owned(), last.label("uuid").to_owned());
+            if let Some(card) = cards.all.get_mut(&key).filter(|_| !last.is_end()) {
+                card.unsupported.push(last.label("field").to_owned());
+            }
+        }
+        cards.judge(now_ns);
+        cards
+    }
+
+    fn new(shared: &Shared) -> Self {
+        let nanos = |patience: Duration| i64::try_from(patience.as_nanos()).unwrap_or(i64::MAX);
+        let agents = shared.nodes.list();
+        let else_ = shared.config.scrape_interval.saturating_mul(3).max(SILENCE_MIN);
+        Self {
+            all: BTreeMap::new(),
+            heard: HashMap::new(),
+            patience: agents.into_iter().map(|agent| (agent.host.clone(), nanos(agent.patience()))).collect(),
+            patience_else: nanos(else_),
+        }
+    }
+
+    fn see(&mut self, metric: &str, last: &Last) {
+        let (host, uuid) = (last.label("host"), last.label("uuid"));
+        if host.is_empty() || uuid.is_empty() {
+            return;
+        }
+        let heard = self.heard.entry(host.to_owned()).or_insert(i64::MIN);
+        if !last.is_end() {
+            *heard = (*heard).max(last.time_ns);
+        }
+        let card = self.all.entry((host.to_owned(), uuid.to_owned())).or_insert_with(|| Card {
+            gpu: last.label("gpu").to_owned(),
+            model: String::new(),
+            driver: String::new(),
+            place: String::new(),
+            is_mig: false,
+            slices: BTreeSet::new(),
+            last_ns: i64::MIN,
+            described_ns: i64::MIN,
+            state: CardState::Ok,
+            unsupported: Vec::new(),
+            owners: Vec::new(),
+        });
+        if !last.is_end() {
+            card.last_ns = card.last_ns.max(last.time_ns);
+        }
+        let slice = last.label("gi");
+        if !slice.is_empty() {
+            card.slices.insert(slice.to_owned());
+        }
+        if metric == GPU_INFO.name && last.time_ns >= card.described_ns {
+            card.described_ns = last.time_ns;
+            last.label("gpu").clone_into(&mut card.gpu);
+            last.label("gpu_model").clone_into(&mut card.model);
+            last.label("driver").clone_into(&mut card.driver);
+            last.label("pci_bus_id").clone_into(&mut card.place);
+            card.is_mig = last.label("mig") == "true";
+        }
+    }
+
+    fn hear_nodes(&mut self, store: &Store, since_ns: i64) {
+        for metric in [semconv::canonical::NODE_INFO.name, semconv::canonical::NODE_GPUS.name] {
+            for last in lasts_of(store, metric, since_ns).iter().filter(|last| !last.is_end()) {
+                let heard = self.heard.entry(last.label("host").to_owned()).or_insert(i64::MIN);
+                *heard = (*heard).max(last.time_ns);
+            }
+        }
+    }
+
+    fn own(&mut self, store: &Store, now_ns: i64) {
+        for last in lasts_of(store, GPU_OWNER_INFO.name, now_ns.saturating_sub(OWNED_NS)) {
+            let key = (last.label("host").to_owned(), last.label("uuid").to_owned());
+            if let Some(card) = self.all.get_mut(&key).filter(|_| !last.is_end()) {
+                card.owners.push(Owner::of(&last));
+            }
+        }
+        for card in self.all.values_mut() {
+            card.owners.sort();
+        }
+    }
+
+    /// Whether nothing was heard of a host for too long.
+    pub(super) fn is_silent(&self, host: &str, now_ns: i64) -> bool {
+        let patience = self.patience.get(host).copied().unwrap_or(self.patience_else);
+        self.heard.get(host).is_none_or(|heard| now_ns.saturating_sub(*heard) > patience)
+    }
+
+    fn judge(&mut self, now_ns: i64) {
+        let silent: BTreeSet<String> =
+            self.heard.keys().filter(|host| self.is_silent(host, now_ns)).cloned().collect();
+        for ((host, _), card) in &mut self.all {
+            let patience = self.patience.get(host).copied().unwrap_or(self.patience_else);
+            card.state = if silent.contains(host) {
+                CardState::Silent
+            } else if now_ns.saturating_sub(card.last_ns) > patience {
+                CardState::Missing
+            } else {
+                CardState::Ok
+            };
+            card.unsupported.sort();
+            card.unsupported.dedup();
+        }
+    }
+}
+
+/// Who had a card, over time: from, to, owner.
+pub(super) fn owners_of(
+    store: &Store,
+    (host, uuid): (&str, &str),
+    (from_ns, to_ns): (i64, i64),
+) -> Vec<(i64, i64, Owner)> {
+    let matchers = [
+        Matcher::equal("__name__", GPU_OWNER_INFO.name),
+        Matcher::equal("host", host),
+        Matcher::equal("uuid", uuid),
+    ];
+    let mut all = Vec::new();
+    for found in store.select(&matchers, from_ns, to_ns) {
+        let last = Last { labels: found.labels, time_ns: 0, value: 1.0 };
+        let owner = Owner::of(&last);
+        all.extend(spans(store, found.id, (from_ns, to_ns)).into_iter().map(|(a, b)| (a, b, owner.clone())));
+    }
+    all.sort();
+    all
+}
+
+/// When a series had values: it ends with its marker, or where none came for too long.
+fn spans(store: &Store, series: store::SeriesId, (from_ns, to_ns): (i64, i64)) -> Vec<(i64, i64)> {
+    let mut spans: Vec<(i64, i64)> = Vec::new();
+    let mut is_open = false;
+    let read = store.scan(series, from_ns, to_ns, &mut |block| {
+        let (mut times, mut values) = (Vec::new(), Vec::new());
+        if block.columns(&mut times, &mut values).is_err() {
+            return std::ops::ControlFlow::Continue(());
+        }
+        for (time_ns, value) in times.into_iter().zip(values) {
+            if !(from_ns..=to_ns).contains(&time_ns) {
+                continue;
+            }
+            let is_end = model::is_stale_marker(value);
+            match spans.last_mut() {
+                Some((_, end)) if is_open && time_ns.saturating_sub(*end) <= OWNED_NS => *end = time_ns,
+                _ if is_end => {}
+                _ => spans.push((time_ns, time_ns)),
+            }
+            is_open = !is_end;
+        }
+        std::ops::ControlFlow::Continue(())
+    });
+    if read.is_err() {
+        return Vec::new();
+    }
+    spans
+}
