@@ -7,6 +7,7 @@ import collections
 import decimal
 import fractions
 import math
+import time
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
@@ -345,6 +346,32 @@ def test_timestamps_are_millis_seconds_or_datetimes(online):
         for at, moment in enumerate(TIMES):
             (series,) = online.series(run.run_id, f"v{at}")
             assert series["first_time_ms"] == MOMENT, moment
+        refused(run)
+
+
+class Slow:
+    """A scalar that is known a millisecond later, as a tensor that waits for its device."""
+
+    def __float__(self) -> float:
+        asked = time.time_ns() // 1_000_000
+        while time.time_ns() // 1_000_000 == asked:
+            pass
+        return 1.0
+
+
+def test_points_of_one_call_have_one_time(online):
+    names = [f"v{number}" for number in range(40)]
+    with tg.init(project_name="p", run_name="r") as run:
+        for step in range(2):
+            values = dict.fromkeys(names, 1.0) | {"first": Slow(), "second": Slow()}
+            tg.log(values, step=step)
+        tg.log({"third": Slow(), "fourth": [1.0, 2.0]}, step=2)
+        tg.log({"fifth": Slow(), "sixth": Slow()}, step=2, labels={"split": "val"})
+        tg.flush()
+        for together in ([*names, "first", "second"], ["third", "fourth"], ["fifth", "sixth"]):
+            found = [online.series(run.run_id, name)[0] for name in together]
+            times = {(series["first_time_ms"], series["last_time_ms"]) for series in found}
+            assert len(times) == 1, together
         refused(run)
 
 

@@ -4,6 +4,40 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use model::NANOS_PER_MILLI;
 
+/// When points were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// As they are taken.
+    Now,
+    /// As [`When::stamp`] was called.
+    Stamped(i64),
+    /// At this time, nanoseconds since the epoch.
+    At(i64),
+}
+
+impl When {
+    /// This moment, for points that are taken one after another and were logged together.
+    pub fn stamp() -> Self {
+        Self::Stamped(now_on_grid())
+    }
+
+    /// The stamp, and the time that counts in its place.
+    pub(crate) fn read(self) -> (i64, Option<i64>) {
+        match self {
+            Self::Now => (now_on_grid(), None),
+            Self::Stamped(time_ns) => (time_ns, None),
+            Self::At(time_ns) => (time_ns, Some(time_ns)),
+        }
+    }
+}
+
+impl From<Option<i64>> for When {
+    /// Without a time, now.
+    fn from(time_ns: Option<i64>) -> Self {
+        time_ns.map_or(Self::Now, Self::At)
+    }
+}
+
 /// Nanoseconds since the epoch on the millisecond grid, as points are stamped.
 pub(crate) fn now_on_grid() -> i64 {
     // Spelt out so that a log call divides 32 bits only; a clock before 1970 stands still at 0.

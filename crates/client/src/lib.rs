@@ -39,6 +39,7 @@ mod trust;
 mod wait;
 mod warning;
 
+pub use clock::When;
 pub use config::{
     CAPTURE_GRACE, CLOSE_TIMEOUT, Config, DEFAULT_URL, QUEUE_CAPACITY, ResumeStrategy, SPOOL_BYTES_MAX,
     SYSTEM_METRICS_INTERVAL, VARIABLES, Variable, default_spool_dir, sampling_interval,

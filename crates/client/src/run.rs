@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use model::{AttributeValue, CaptureReport, NameError, RunId, RunPath, SessionEnd, TagChange, WriterId};
 
 use crate::batch::Author;
-use crate::clock::{compact_utc, now_ns};
+use crate::clock::{When, compact_utc, now_ns};
 use crate::config::{Config, DEFAULT_URL, default_spool_dir};
 use crate::counters::Counters;
 use crate::delivery;
@@ -171,25 +171,25 @@ impl Run {
     /// Logs a point. Never fails, never waits for disk or network unless the queue is full.
     ///
     /// Without `step` it takes that of [`Run::begin_step`], else the series' last + 1, from 0.
-    /// Without `time_ns` (nanoseconds since the epoch) it is stamped on the millisecond; points of a
+    /// Without a time (nanoseconds since the epoch) it is stamped on the millisecond; points of a
     /// series with equal times are spread by a nanosecond. NaN and infinities are values.
-    pub fn log(&self, handle: SeriesHandle, value: f64, step: Option<i64>, time_ns: Option<i64>) {
+    pub fn log(&self, handle: SeriesHandle, value: f64, step: Option<i64>, when: impl Into<When>) {
         if let Some(shared) = self.live() {
-            shared.log(handle, value, step, time_ns);
+            shared.log(handle, value, step, when.into());
         }
     }
 
     /// Logs one point of each of several series with one time and one step, as [`Run::log`] does.
-    pub fn log_all(&self, points: &[(SeriesHandle, f64)], step: Option<i64>, time_ns: Option<i64>) {
+    pub fn log_all(&self, points: &[(SeriesHandle, f64)], step: Option<i64>, when: impl Into<When>) {
         if let Some(shared) = self.live() {
-            shared.log_all(points, step, time_ns);
+            shared.log_all(points, step, when.into());
         }
     }
 
     /// Logs an array of points with one time.
-    pub fn log_many(&self, handle: SeriesHandle, values: &[f64], steps: Steps<'_>, time_ns: Option<i64>) {
+    pub fn log_many(&self, handle: SeriesHandle, values: &[f64], steps: Steps<'_>, when: impl Into<When>) {
         if let Some(shared) = self.live() {
-            shared.log_many(handle, values, steps, time_ns);
+            shared.log_many(handle, values, steps, when.into());
         }
     }
 

@@ -8,7 +8,7 @@ use model::{NameError, RunPath, SessionEnd, SessionEvent, SessionFacts};
 
 use crate::batch::requests;
 use crate::capture::Capture;
-use crate::clock::{now_ns, now_on_grid};
+use crate::clock::{When, now_ns};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::log::{Log, Pending, SeriesState, Steps};
@@ -135,28 +135,28 @@ impl Shared {
     }
 
     /// Takes one point.
-    pub(crate) fn log(&self, handle: SeriesHandle, value: f64, step: Option<i64>, time_ns: Option<i64>) {
-        let now = now_on_grid();
+    pub(crate) fn log(&self, handle: SeriesHandle, value: f64, step: Option<i64>, when: When) {
+        let time = when.read();
         let mut log = lock(&self.log);
         if handle.run != self.number || handle.index as usize >= log.series.len() || log.is_closed {
             let closed = log.is_closed;
             drop(log);
             return self.refuse_handle(handle, closed, 1);
         }
-        log.push(handle.index, value, step, (now, time_ns));
+        log.push(handle.index, value, step, time);
         self.watch(log);
     }
 
     /// Takes one point of each of several series, which share the time and the step.
-    pub(crate) fn log_all(&self, points: &[(SeriesHandle, f64)], step: Option<i64>, time_ns: Option<i64>) {
-        let now = now_on_grid();
+    pub(crate) fn log_all(&self, points: &[(SeriesHandle, f64)], step: Option<i64>, when: When) {
+        let time = when.read();
         let mut strays = Vec::new();
         let mut log = lock(&self.log);
         for &(handle, value) in points {
             if handle.run != self.number || handle.index as usize >= log.series.len() || log.is_closed {
                 strays.push((handle, log.is_closed));
             } else {
-                log.push(handle.index, value, step, (now, time_ns));
+                log.push(handle.index, value, step, time);
             }
         }
         self.watch(log);
@@ -166,14 +166,8 @@ impl Shared {
     }
 
     /// Takes an array of points, which share the time and are spread by a nanosecond each.
-    pub(crate) fn log_many(
-        &self,
-        handle: SeriesHandle,
-        values: &[f64],
-        steps: Steps<'_>,
-        time_ns: Option<i64>,
-    ) {
-        let now = now_on_grid();
+    pub(crate) fn log_many(&self, handle: SeriesHandle, values: &[f64], steps: Steps<'_>, when: When) {
+        let time = when.read();
         if let Steps::Each(each) = steps
             && each.len() != values.len()
         {
@@ -199,7 +193,7 @@ impl Shared {
                     Steps::Each(each) => each.get(at).copied(),
                     _ => first.map(|first| first.wrapping_add(at as i64)),
                 };
-                log.push(handle.index, *value, step, (now, time_ns));
+                log.push(handle.index, *value, step, time);
             }
             done += room;
             self.watch(log);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use client::SeriesHandle;
+use client::{SeriesHandle, When};
 use model::{SessionEnd, TagChange};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyMapping, PyString};
@@ -70,7 +70,7 @@ enum Quick {
 /// The same, read.
 struct Context<'py> {
     steps: Steps,
-    time_ns: Option<i64>,
+    when: When,
     place: Place<'py>,
 }
 
@@ -94,10 +94,11 @@ impl Call<'_, '_> {
 }
 
 impl<'py> Context<'py> {
-    fn read(call: &Call<'_, 'py>) -> Result<Self, Problem> {
+    /// `stamp` is when the call began.
+    fn read(call: &Call<'_, 'py>, stamp: When) -> Result<Self, Problem> {
         Ok(Self {
             steps: moment::steps(call.step)?,
-            time_ns: moment::time_ns(call.timestamp)?,
+            when: moment::time_ns(call.timestamp)?.map_or(stamp, When::At),
             place: Place::read(call.labels, call.scale, call.evaluation)?,
         })
     }
@@ -152,18 +153,20 @@ impl RunCore {
         }
         let quick = call.quick_step();
         if let (Quick::Step(step), Some(value)) = (quick, value)
-            && self.take_quickly(name, value, step)
+            && self.take_quickly(name, value, step, When::Now)
         {
             notice::say(py);
             return Ok(());
         }
+        // The points of a call share a time, however long it takes to read them.
+        let stamp = When::stamp();
         let mapping = if name.is_instance_of::<PyString>() { None } else { name.cast::<PyMapping>().ok() };
         let points = match mapping {
-            Some(mapping) => self.mapping(py, mapping, value, quick)?,
+            Some(mapping) => self.mapping(py, mapping, value, quick, stamp)?,
             None => vec![(name.clone(), value.cloned())],
         };
         if !points.is_empty() {
-            self.take_all(py, &points, call)?;
+            self.take_all(py, &points, call, stamp)?;
         }
         notice::say(py);
         Ok(())
@@ -183,7 +186,13 @@ impl RunCore {
     /// Takes a point whose name is known and whose value is a plain number. Runs no Python code
     /// while it holds the lock.
     #[inline]
-    fn take_quickly(&self, name: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, step: Option<i64>) -> bool {
+    fn take_quickly(
+        &self,
+        name: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        step: Option<i64>,
+        when: When,
+    ) -> bool {
         let Ok(name) = name.cast_exact::<PyString>() else { return false };
         let Some(Ok(number)) = number::plain(value) else { return false };
         let live = self.live();
@@ -191,13 +200,18 @@ impl RunCore {
             return false;
         }
         let (Some(client), Some(handle)) = (&live.client, live.cache.bare(name)) else { return false };
-        client.log(handle, number, step, None);
+        client.log(handle, number, step, when);
         true
     }
 
     /// Takes the points of a dict whose names are known and whose values are plain numbers, with one
     /// time, and returns the rest. Runs no Python code while it holds the lock.
-    fn take_dict_quickly<'py>(&self, dict: &Bound<'py, PyDict>, step: Option<i64>) -> Vec<Point<'py>> {
+    fn take_dict_quickly<'py>(
+        &self,
+        dict: &Bound<'py, PyDict>,
+        step: Option<i64>,
+        stamp: When,
+    ) -> Vec<Point<'py>> {
         let mut rest = Vec::new();
         let mut batch = [(SeriesHandle::default(), 0.0); DICT_BATCH];
         let mut filled = 0;
@@ -214,13 +228,13 @@ impl RunCore {
             batch[filled] = (handle, number);
             filled += 1;
             if filled == DICT_BATCH {
-                client.log_all(&batch, step, None);
+                client.log_all(&batch, step, stamp);
                 filled = 0;
             }
         }
-        client.log_all(&batch[..filled], step, None);
+        client.log_all(&batch[..filled], step, stamp);
         drop(live);
-        rest.retain(|(key, value)| !self.take_quickly(key, value, step));
+        rest.retain(|(key, value)| !self.take_quickly(key, value, step, stamp));
         rest.into_iter().map(|(key, value)| (key, Some(value))).collect()
     }
 
@@ -231,6 +245,7 @@ impl RunCore {
         mapping: &Bound<'py, PyMapping>,
         value: Option<&Bound<'py, PyAny>>,
         quick: Quick,
+        stamp: When,
     ) -> PyResult<Vec<Point<'py>>> {
         if value.is_some() {
             let found =
@@ -239,7 +254,7 @@ impl RunCore {
         }
         if let Ok(dict) = mapping.cast_exact::<PyDict>() {
             return Ok(match quick {
-                Quick::Step(step) => self.take_dict_quickly(dict, step),
+                Quick::Step(step) => self.take_dict_quickly(dict, step, stamp),
                 Quick::No => dict.iter().map(|(key, value)| (key, Some(value))).collect(),
             });
         }
@@ -256,8 +271,14 @@ impl RunCore {
     }
 
     #[cold]
-    fn take_all<'py>(&self, py: Python<'py>, points: &[Point<'py>], call: &Call<'_, 'py>) -> PyResult<()> {
-        let mut context = match Context::read(call) {
+    fn take_all<'py>(
+        &self,
+        py: Python<'py>,
+        points: &[Point<'py>],
+        call: &Call<'_, 'py>,
+        stamp: When,
+    ) -> PyResult<()> {
+        let mut context = match Context::read(call, stamp) {
             Ok(context) => context,
             Err(Problem::Interrupted(error)) => return Err(error),
             Err(Problem::Refused(refusal)) => {
@@ -300,12 +321,12 @@ impl RunCore {
         let numbers = number::read(value)?;
         let Some((client, handle)) = self.handle(name, &mut context.place)? else { return Ok(None) };
         match (numbers, &context.steps) {
-            (Numbers::One(number), Steps::Next) => client.log(handle, number, None, context.time_ns),
+            (Numbers::One(number), Steps::Next) => client.log(handle, number, None, context.when),
             (Numbers::One(number), Steps::First(step)) => {
-                client.log(handle, number, Some(*step), context.time_ns);
+                client.log(handle, number, Some(*step), context.when);
             }
             (Numbers::One(number), Steps::Each(steps)) => match steps[..] {
-                [Some(step)] => client.log(handle, number, Some(step), context.time_ns),
+                [Some(step)] => client.log(handle, number, Some(step), context.when),
                 _ => {
                     return Err(Problem::refused(
                         "step",
@@ -320,7 +341,7 @@ impl RunCore {
                         client.last_step(&name.to_string_lossy(), &borrowed(&labels), &context.place.scale());
                     last.map_or(0, |last| last.saturating_add(1))
                 };
-                return take_many(&client, handle, many, steps, (context.time_ns, &next));
+                return take_many(&client, handle, many, steps, (context.when, &next));
             }
         }
         Ok(None)
@@ -409,29 +430,29 @@ fn borrowed(labels: &[(String, String)]) -> Vec<(&str, &str)> {
     labels.iter().map(|(name, value)| (&**name, &**value)).collect()
 }
 
-/// Takes the items of an array. `when` is their time and how to learn the series' next step.
+/// Takes the items of an array. `asked` is their time and how to learn the series' next step.
 fn take_many(
     client: &client::Run,
     handle: SeriesHandle,
     many: Many,
     steps: &Steps,
-    when: (Option<i64>, &dyn Fn() -> i64),
+    asked: (When, &dyn Fn() -> i64),
 ) -> Result<Option<Refusal>, Problem> {
-    let (time_ns, next) = when;
+    let (when, next) = asked;
     let Many { values, places, len, refused } = many;
     let counted = |first: i64, places: &[usize]| {
         places.iter().map(|place| first.saturating_add(*place as i64)).collect::<Vec<_>>()
     };
     match (steps, places) {
-        (Steps::Next, None) => client.log_many(handle, &values, client::Steps::None, time_ns),
+        (Steps::Next, None) => client.log_many(handle, &values, client::Steps::None, when),
         (Steps::First(first), None) => {
-            client.log_many(handle, &values, client::Steps::First(*first), time_ns);
+            client.log_many(handle, &values, client::Steps::First(*first), when);
         }
         (Steps::Next, Some(places)) => {
-            client.log_many(handle, &values, client::Steps::Each(&counted(next(), &places)), time_ns);
+            client.log_many(handle, &values, client::Steps::Each(&counted(next(), &places)), when);
         }
         (Steps::First(first), Some(places)) => {
-            client.log_many(handle, &values, client::Steps::Each(&counted(*first, &places)), time_ns);
+            client.log_many(handle, &values, client::Steps::Each(&counted(*first, &places)), when);
         }
         (Steps::Each(steps), places) => {
             if steps.len() != len {
@@ -444,7 +465,7 @@ fn take_many(
                 .zip(&values)
                 .filter_map(|(place, value)| steps[*place].map(|step| (step, *value)))
                 .unzip();
-            client.log_many(handle, &kept_values, client::Steps::Each(&kept_steps), time_ns);
+            client.log_many(handle, &kept_values, client::Steps::Each(&kept_steps), when);
             let stepless = values.len() - kept_values.len();
             if stepless > 0 {
                 let found = format!("{stepless} of {len} steps are not whole numbers of 64 bits");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use collect::{Host, ProcessSampler, Sink, TREE_RSS};
 use model::Desc;
 
-use crate::clock::now_on_grid;
+use crate::clock::{When, now_on_grid};
 use crate::config::sampling_interval;
 use crate::series::{Meta, SeriesHandle};
 use crate::shared::{Shared, lock};
@@ -126,7 +126,7 @@ impl Series {
                 handles.push((desc, handle));
                 handle
             });
-            shared.log(handle, value, Some(step), Some(time_ns));
+            shared.log(handle, value, Some(step), When::At(time_ns));
         };
         self.sampler.sample(at_ns, sink);
         self.sampler.sample_extras(at_ns, sink);

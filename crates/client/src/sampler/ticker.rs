@@ -13,7 +13,7 @@ use super::series::{SeriesTable, Subject};
 use super::signal::Signal;
 use super::troubles::{Trouble, Troubles, UNREADABLE};
 use crate::capture::News;
-use crate::clock::{now_ns, now_on_grid};
+use crate::clock::{When, now_ns, now_on_grid};
 use crate::shared::Shared;
 
 /// Ticks between two looks at what changes seldom: limits, and what a device does not have.
@@ -117,7 +117,7 @@ impl<'a> Ticker<'a> {
         }
         // Before the points: a server that judges whose a device is must know who sends them.
         self.report(CaptureState::Sampling);
-        self.shared.log_all(self.table.points(), Some(step), Some(now.time_ns));
+        self.shared.log_all(self.table.points(), Some(step), When::At(now.time_ns));
         self.troubles.warn(self.shared, self.tick);
         if is_empty && self.table.left_out_count() == 0 {
             return Err(self.troubles.latest().unwrap_or("nothing could be read").to_owned());

@@ -12,7 +12,7 @@ use super::instrument::{
     STREAMS_MAX,
 };
 use super::settings::{ExemplarFilter, Temporality};
-use crate::{Run, SeriesHandle};
+use crate::{Run, SeriesHandle, When};
 
 /// Most streams of a process: instruments with their sets of attributes.
 const STREAMS_TOTAL_MAX: usize = 100_000;
@@ -286,15 +286,16 @@ impl Meter {
         if self.native.is_empty() {
             return;
         }
+        let when = moment.time_ns.map_or_else(When::stamp, When::At);
         for index in self.without_zero.drain(..) {
             if let Some(stream) = self.streams.get_mut(index as usize)
                 && let Some(handle) = stream.native
                 && std::mem::take(&mut stream.wants_zero)
             {
-                run.log(handle, 0.0, moment.step, moment.time_ns);
+                run.log(handle, 0.0, moment.step, when);
             }
         }
-        run.log_all(&self.native, moment.step, moment.time_ns);
+        run.log_all(&self.native, moment.step, when);
     }
 
     /// Everything as it stands; what counts from export to export begins anew.

@@ -1,6 +1,6 @@
 //! Steps and times, as seen from outside.
 
-use client::{Config, Launch, Run, Steps};
+use client::{Config, Launch, Run, Steps, When};
 
 use crate::peer::Peer;
 use crate::support::close;
@@ -61,6 +61,27 @@ fn arrays_take_their_steps() {
     let want: Vec<i64> = (5..30).chain([9, 8, 7, 8, 9, 50, 51]).collect();
     assert_eq!(steps, want);
     assert_eq!(points[24].time_ns, 1_000_024, "equal times are spread by a nanosecond");
+}
+
+#[test]
+fn points_of_one_stamp_have_one_time() {
+    let (peer, dir) = (Peer::start(), tempfile::tempdir().unwrap());
+    let run = Run::start(peer.config(dir.path())).unwrap();
+    let [a, b, c] = ["a", "b", "c"].map(|name| run.series(name, &[], "").unwrap());
+    let stamp = When::stamp();
+    let When::Stamped(time_ns) = stamp else { panic!("{stamp:?}") };
+    run.log(a, 1.0, Some(1), stamp);
+    while When::stamp() == stamp {
+        std::hint::spin_loop();
+    }
+    run.log_all(&[(b, 1.0)], Some(1), stamp);
+    run.log_many(c, &[1.0, 2.0], Steps::First(1), stamp);
+    run.log(a, 2.0, Some(2), stamp);
+    close(&run);
+    let points = peer.points();
+    let times = |series: &str| points[series].iter().map(|point| point.time_ns).collect::<Vec<_>>();
+    assert_eq!(times("b{}"), [time_ns]);
+    assert_eq!([times("a{}"), times("c{}")], [[time_ns, time_ns + 1], [time_ns, time_ns + 1]]);
 }
 
 #[test]
