@@ -16,6 +16,8 @@ use super::place::{Known, KnownCard};
 const PASSES: u32 = 5;
 /// The window, microseconds.
 const WINDOW_US: u64 = 60_000_000;
+/// Between two looks at which windows are over, microseconds.
+const SWEEP_US: u64 = 1_000_000;
 /// Most bytes of a line that an event keeps.
 const LINE_BYTES_MAX: usize = 2048;
 /// Most cards that are remembered.
@@ -45,7 +47,11 @@ pub(super) struct Teller {
     /// Of the kernel, and of processes: these cannot use up what the kernel may say.
     bursts: [Bursts<Sort>; 2],
     held: [BTreeMap<Sort, Draft>; 2],
+    /// How many were held back in windows that have ended in this look; `None` for sorts beyond the bound.
+    over: [BTreeMap<Option<Sort>, u64>; 2],
     latest_us: u64,
+    /// When windows that are over were ended last.
+    swept_us: u64,
     /// The last SXid, as long as lines behind it may belong to it.
     switch: Option<(SxidLine, usize)>,
     pub(super) drafts: Vec<Draft>,
@@ -60,7 +66,9 @@ impl Default for Teller {
             interpreter: Interpreter::default(),
             bursts: [bursts(), bursts()],
             held: Default::default(),
+            over: Default::default(),
             latest_us: 0,
+            swept_us: 0,
             switch: None,
             drafts: Vec::new(),
             xids: Vec::new(),
@@ -130,9 +138,12 @@ impl Teller {
     pub(super) fn finish(&mut self, context: &Context<'_>) -> Vec<Event> {
         self.switch = None;
         let mut events: Vec<Event> = self.drafts.drain(..).map(Draft::finish).collect();
-        for (bursts, held) in self.bursts.iter_mut().zip(&mut self.held) {
+        for side in 0..self.bursts.len() {
+            let mut counts = std::mem::take(&mut self.over[side]);
+            self.bursts[side].held().into_iter().for_each(|(sort, count)| add(&mut counts, sort, count));
+            let mut held = std::mem::take(&mut self.held[side]);
             let mut beyond = 0;
-            for (sort, count) in bursts.held() {
+            for (sort, count) in counts {
                 match sort.and_then(|sort| held.remove(&sort)) {
                     Some(mut draft) => {
                         draft.event.key.push_str(":burst");
@@ -144,7 +155,6 @@ impl Teller {
                 }
             }
             events.extend((beyond > 0).then(|| flood(context, beyond)));
-            held.clear();
         }
         events
     }
@@ -169,7 +179,12 @@ impl Teller {
         let side = usize::from(origin == Origin::Userspace);
         // Lines of one log come in the order of their times, but for clocks that were set.
         self.latest_us = self.latest_us.max(u64::try_from(draft.event.time_ns / 1000).unwrap_or_default());
-        self.bursts[side].ended(self.latest_us);
+        if self.latest_us >= self.swept_us + SWEEP_US {
+            self.swept_us = self.latest_us;
+            for (bursts, over) in self.bursts.iter_mut().zip(&mut self.over) {
+                bursts.ended(self.latest_us).into_iter().for_each(|(sort, count)| add(over, sort, count));
+            }
+        }
         let sort = sort(&said);
         match self.bursts[side].take(sort.clone(), self.latest_us) {
             Burst::Held => {
@@ -330,6 +345,10 @@ impl Draft {
             label("gi", gi.to_string());
         }
     }
+}
+
+fn add(counts: &mut BTreeMap<Option<Sort>, u64>, sort: Option<Sort>, count: u64) {
+    *counts.entry(sort).or_default() += count;
 }
 
 /// Remembers which card is at a place.

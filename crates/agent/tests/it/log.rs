@@ -18,7 +18,7 @@ pub(crate) const NOW_NS: i64 = 1_796_040_000_000_000_000;
 const BOOT: &str = "11111111-2222-3333-4444-555555555555";
 
 /// Twenty lines in the ways in which they are met.
-const LINES: &str = "\
+pub(crate) const LINES: &str = "\
 [ 8123.100001] NVRM: Xid (PCI:0000:9a:00): 79, pid=4242, name=python3, GPU has fallen off the bus.
 [ 8123.100002] NVRM: GPU 0000:9a:00.0: GPU has fallen off the bus.
 4,1301,8123100003,-;NVRM: Xid (PCI:0000:9a:00): 154, pid=4242, name=python3, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)
@@ -134,7 +134,7 @@ fn said(event: &Event) -> Value {
 }
 
 /// Kind, severity, place and fields of an event.
-type Want = (&'static str, &'static str, &'static str, Value);
+pub(crate) type Want = (&'static str, &'static str, &'static str, Value);
 
 fn torchrun(xid: u32) -> Value {
     json!({ "xid": xid, "pid": 771, "name": "torchrun" })
@@ -145,7 +145,7 @@ fn with(mut value: Value, field: &str, more: Value) -> Value {
     value
 }
 
-fn wanted_of_cards() -> [Want; 9] {
+pub(crate) fn wanted_of_cards() -> [Want; 9] {
     let cause = with(with(torchrun(45), "channel", json!(9)), "previous", json!(94));
     [
         ("xid", "critical", "0000:9a:00.0", json!({ "xid": 79, "pid": 4242, "name": "python3" })),
@@ -175,7 +175,7 @@ fn wanted_of_cards() -> [Want; 9] {
     ]
 }
 
-fn wanted_of_the_rest() -> [Want; 11] {
+pub(crate) fn wanted_of_the_rest() -> [Want; 11] {
     let link = json!({
         "unit": "NETIR_LINK_EVT", "fatal": true, "containment": 0, "instance": 0, "link": 1,
         "words": [0x0214_25c6, 0, 0, 0, 0, 0, 0],
@@ -318,6 +318,32 @@ fn a_burst_is_told_with_its_count() {
     node.write("kern.log", xid(45, "Ch 1"));
     let events = node.events(&mut log);
     assert_eq!((events.len(), &body(&events[0])["count"]), (1, &json!(1)));
+}
+
+#[test]
+fn none_of_a_burst_of_hours_is_lost() {
+    let mut node = Node::new();
+    // Ten a minute over an hour, read in one look.
+    let line = |at: u32| format!("[{at:>5}.000001] {}", xid(45, &format!("Ch {at:08x}")));
+    node.write("kern.log", (0..600).map(|at| line(1000 + at * 6)).collect::<String>());
+    let mut log = node.log();
+    let events = node.events(&mut log);
+    let counts: Vec<u64> = events.iter().map(|event| body(event)["count"].as_u64().unwrap()).collect();
+    assert_eq!((events.len(), counts.iter().sum::<u64>()), (301, 600));
+    assert!(body(events.last().unwrap())["burst"] == true);
+}
+
+#[test]
+fn more_sorts_than_are_counted_apart_are_counted_together() {
+    let mut node = Node::new();
+    let line = |code: u32| xid(code, "hostile");
+    node.write("kern.log", (1000..6000).chain(1000..6000).map(line).collect::<String>());
+    let mut log = node.log();
+    let events = node.events(&mut log);
+    let count: u64 = events.iter().map(|event| body(event)["count"].as_u64().unwrap()).sum();
+    assert_eq!(count, 10_000);
+    let flood = events.last().unwrap();
+    assert_eq!((flood.kind.as_str(), &body(flood)["what"]), ("node", &json!("log_flood")));
 }
 
 #[test]
