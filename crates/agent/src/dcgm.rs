@@ -152,12 +152,37 @@ const FAMILIES: &[Family] = &[
         1.0,
         "Resident warps of what fits, 0 to 1.",
     ),
-    gauge("DCGM_FI_DEV_POWER_MGMT_LIMIT", &canonical::GPU_POWER_LIMIT_WATTS, 1.0, "Power limit in force, W."),
+    gauge(
+        "DCGM_FI_DEV_ENFORCED_POWER_LIMIT",
+        &canonical::GPU_POWER_LIMIT_WATTS,
+        1.0,
+        "Power limit in force, W.",
+    ),
     gauge(
         "DCGM_FI_DEV_ROW_REMAP_PENDING",
         &canonical::GPU_ROW_REMAP_PENDING,
         1.0,
         "Whether a row waits for a reset.",
+    ),
+    gauge(
+        "DCGM_FI_DEV_GPU_TEMP_LIMIT",
+        &canonical::GPU_TEMPERATURE_MARGIN_CELSIUS,
+        1.0,
+        "Degrees until the card slows down, C.",
+    ),
+    gauge(
+        "DCGM_FI_DEV_MAX_SM_CLOCK",
+        &canonical::GPU_SM_CLOCK_MAX_HERTZ,
+        1e-6,
+        "Highest clock of the multiprocessors, MHz.",
+    )
+    .whole(),
+    gauge("DCGM_FI_DEV_FB_TOTAL", &canonical::GPU_MEMORY_TOTAL_BYTES, MIB, "Memory in all, MiB.").whole(),
+    gauge(
+        "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION",
+        &canonical::GPU_RECOVERY_ACTION,
+        1.0,
+        "What the driver says the card needs.",
     ),
     gauge(
         "DCGM_FI_DEV_PCIE_LINK_GEN",
@@ -261,6 +286,8 @@ fn card<'a>(host: &str, info: &'a Reading) -> Card<'a> {
     put(&mut front, "pci_bus_id", &bus_id(label(info, "pci_bus_id")));
     put(&mut front, "device", &format!("nvidia{}", label(info, "gpu")));
     put(&mut front, "modelName", label(info, "gpu_model"));
+    // The exporter changed the spelling in 2026: dashboards exist for either.
+    put(&mut back, "Hostname", host);
     put(&mut back, "hostname", host);
     if !label(info, "driver").is_empty() {
         put(&mut back, "DCGM_FI_DRIVER_VERSION", label(info, "driver"));
@@ -394,7 +421,7 @@ mod tests {
         let page = page("node-1", &readings, &BTreeMap::from([("GPU-1".to_owned(), 79)]));
         let front =
             "gpu=\"0\",UUID=\"GPU-1\",pci_bus_id=\"00000000:1B:00.0\",device=\"nvidia0\",modelName=\"H100\"";
-        let back = "hostname=\"node-1\",DCGM_FI_DRIVER_VERSION=\"580.95.05\"";
+        let back = "Hostname=\"node-1\",hostname=\"node-1\",DCGM_FI_DRIVER_VERSION=\"580.95.05\"";
         let pod = "container=\"vllm\",namespace=\"serving\",pod=\"chat\"";
         let rows: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(

@@ -115,6 +115,7 @@ pub(crate) fn pushed(random: &mut Random, project: &Project, at: usize, writer: 
         tags: vec![Tag { action: 1, tag: format!("tag-{mark}") }, Tag { action: 1, tag: "common".into() }],
         description: Some(format!("about {mark}")),
         dropped: vec![Count { reason: mark.clone(), count: 3, example: String::new() }],
+        ..PushRequest::default()
     }
 }
 
