@@ -75,6 +75,30 @@ fn a_delivery_that_comes_again_is_sent_once() {
 }
 
 #[test]
+fn a_series_finds_the_places_of_the_others_after_a_restart() {
+    let cluster = Cluster::start(ANY_TIME);
+    let mut server = cluster.server(&[]);
+    let loss: Vec<(i64, i64, i64)> = (0..10).map(|n| (0, n, n)).collect();
+    let one = |sequence, series| request("far", 1, sequence, vec![series]);
+    let lr = one(2, Series::new("lr", &[], "", &points(&[(0, 0, 4)])));
+    assert_eq!(server.push(&one(1, Series::new("loss", &[], "", &points(&loss)))).0, 200);
+    assert_eq!(server.push(&lr).0, 200);
+    drained(&server);
+    server.kill();
+    server.restart();
+    // The delivery comes again as after a lost answer, then a series that is new.
+    assert_eq!(server.push(&lr).0, 200);
+    let accuracy = Series::new("accuracy", &[], "", &points(&[(0, 0, 7), (0, 1, 9)]));
+    assert_eq!(server.push(&one(3, accuracy)).0, 200);
+    drained(&server);
+    assert_eq!(raw(&cluster, "lr"), [(4, 4.0)]);
+    assert_eq!(raw(&cluster, "accuracy"), [(7, 7.0), (9, 9.0)]);
+    let want: Vec<(i64, f64)> = (0..10).map(|n| (n, n as f64)).collect();
+    assert_eq!(raw(&cluster, "truegauge_step"), want);
+    assert_eq!(server.get("/api/tg/v1/storage")["far"]["refused"]["entries"], 0);
+}
+
+#[test]
 fn points_within_a_millisecond_stay_apart_and_keep_their_steps() {
     let cluster = Cluster::start(ANY_TIME);
     let server = cluster.server(&[]);
@@ -93,6 +117,28 @@ fn points_within_a_millisecond_stay_apart_and_keep_their_steps() {
     assert_eq!(raw(&cluster, "loss"), want);
     assert_eq!(raw(&cluster, "truegauge_step"), want);
     assert_eq!(raw(&cluster, "lr"), [(7, 7.0)]);
+}
+
+#[test]
+fn a_series_of_every_fifth_step_shares_the_milliseconds_of_those_of_every_step() {
+    let cluster = Cluster::start(ANY_TIME);
+    let server = cluster.server(&[]);
+    let fifths: Vec<(i64, i64, i64)> = (0..10).map(|n| (0, n, 5 * n + 4)).collect();
+    let steps: Vec<(i64, i64, i64)> = (0..50).map(|n| (0, n, n)).collect();
+    let back = [(60, 0, 9), (60, 1, 8), (60, 2, 7)];
+    let series = vec![
+        Series::new("accuracy", &[], "", &points(&fifths)),
+        Series::new("back", &[], "", &points(&back)),
+        Series::new("loss", &[], "", &points(&steps)),
+    ];
+    assert_eq!(server.push(&request("far", 1, 1, series)).0, 200);
+    drained(&server);
+    let (first, then) = (|n: i64| (n, n as f64), [(60, 9.0), (61, 8.0), (62, 7.0)]);
+    assert_eq!(raw(&cluster, "loss"), (0..50).map(first).collect::<Vec<_>>());
+    assert_eq!(raw(&cluster, "back"), then, "a series keeps its order");
+    assert_eq!(raw(&cluster, "truegauge_step"), (0..50).map(first).chain(then).collect::<Vec<_>>());
+    let accuracy: Vec<(i64, f64)> = (0..10).map(|n| first(5 * n + 4)).collect();
+    assert_eq!(raw(&cluster, "accuracy"), accuracy);
 }
 
 #[test]

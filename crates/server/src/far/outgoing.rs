@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
 use model::{Labels, LabelsBuilder, NANOS_PER_MILLI, RunPath, Sample, SeriesIdentity, WriterId};
-use store::{MetricMetadata, SeriesBatch, Store};
+use store::{Matcher, MetricMetadata, SeriesBatch, Store};
 use wire::remote_write::{Metadata, Point, RequestWriter};
 
 use super::slots::{Owner, SHIFT_MS_MAX, Slots};
@@ -199,24 +199,31 @@ impl Packer {
     fn pushed(&mut self, store: &Store, run: &RunPath, writer: WriterId, batch: Vec<SeriesBatch>) {
         let mut companions: Vec<(u64, Labels, Placed)> = Vec::new();
         let mut owners = Vec::with_capacity(batch.len());
-        let mut points: Vec<(i64, Option<i64>, usize, f64)> = Vec::new();
-        for (at, series) in batch.iter().enumerate() {
+        for series in &batch {
             // Writers share the milliseconds of a run's steps: their points may be of one series.
             let group = hash(&companion(run, None, &series.identity.labels));
             let owner = Owner { series: hash(&series.identity.labels), group };
             if !companions.iter().any(|(known, ..)| *known == group) {
                 companions.push((group, companion(run, Some(writer), &series.identity.labels), Vec::new()));
             }
-            if self.slots.is_unknown(owner.series) {
-                self.recall(store, &series.identity, owner, &series.samples);
-            }
             owners.push(owner);
-            points.extend(series.samples.iter().map(|s| (s.time_ns, s.step, at, s.value)));
         }
-        points.sort_by_key(|(time_ns, step, ..)| (*time_ns, *step));
+        for (group, ..) in &companions {
+            if self.slots.meet(*group) {
+                self.recall_group(store, run, *group, &batch, &owners);
+            }
+        }
+        let mut points = Vec::new();
+        for (at, (series, owner)) in batch.iter().zip(&owners).enumerate() {
+            if self.slots.is_unknown(owner.series) {
+                self.recall(store, &series.identity, *owner, &series.samples);
+            }
+            points.extend(series.samples.iter().map(|sample| Waiting::new(at, *sample)));
+        }
+        line_up(&mut points);
         let mut placed: Vec<Placed> = batch.iter().map(|s| Vec::with_capacity(s.samples.len())).collect();
         let mut collapsed = BTreeMap::new();
-        for (time_ns, step, at, value) in points {
+        for Waiting { of: at, sample: Sample { time_ns, step, value }, .. } in points {
             let owner = owners[at];
             let Some(place) = self.slots.place(owner, time_ns, step) else {
                 *collapsed.entry(at).or_insert(0) += 1;
@@ -278,8 +285,66 @@ impl Packer {
         }
     }
 
-    /// Gives the places again that a series' points just before `samples` were given, after a restart
-    /// forgot them.
+    /// Forgets what was given away and told, after a failure to keep it. What comes again finds its
+    /// places as after a restart.
+    pub(super) fn forget(&mut self) {
+        self.slots = Slots::default();
+        self.named.clear();
+        self.described.clear();
+    }
+
+    /// Gives the places again that points of a group were given by earlier deliveries, after a restart
+    /// forgot them: of all its series, since they share the milliseconds of their steps. The batch's own
+    /// points are stored too; where they were queued before they are to find the same places.
+    fn recall_group(
+        &mut self,
+        store: &Store,
+        run: &RunPath,
+        group: u64,
+        batch: &[SeriesBatch],
+        owners: &[Owner],
+    ) {
+        let mut labels = None;
+        let mut own = HashSet::new();
+        let (mut first_ns, mut last_ns) = (i64::MAX, i64::MIN);
+        for (series, owner) in batch.iter().zip(owners).filter(|(_, owner)| owner.group == group) {
+            labels = Some(&series.identity.labels);
+            for sample in &series.samples {
+                own.insert((owner.series, sample.time_ns));
+                (first_ns, last_ns) = (first_ns.min(sample.time_ns), last_ns.max(sample.time_ns));
+            }
+        }
+        let Some(labels) = labels else { return };
+        let shift_ns = SHIFT_MS_MAX * NANOS_PER_MILLI;
+        let from_ns = first_ns.saturating_sub(2 * shift_ns);
+        // A batch of hours is looked at where it begins: its first points are the ones in the way.
+        let to_ns = last_ns.min(first_ns.saturating_add(2 * shift_ns)).saturating_add(shift_ns);
+        let run_id = run.id().to_string();
+        let shared = |name| Matcher::equal(name, labels.get(name).unwrap_or_default());
+        let matchers = [Matcher::equal("run_id", &run_id), shared("scale"), shared("rank")];
+        let (mut places, mut points) = (Vec::new(), Vec::new());
+        for found in store.select(&matchers, from_ns, to_ns) {
+            let (at, series) = (places.len(), hash(&found.labels));
+            places.push(Owner { series, group });
+            // What can't be read was reported by the store; a place more or less is no reason to stop.
+            let _ = store.read(found.id, from_ns, to_ns, &mut |chunk| {
+                for sample in chunk.samples().into_iter().flatten() {
+                    let is_near = (from_ns..=to_ns).contains(&sample.time_ns);
+                    if is_near && !own.contains(&(series, sample.time_ns)) {
+                        points.push(Waiting::new(at, sample));
+                    }
+                }
+                ControlFlow::Continue(())
+            });
+        }
+        line_up(&mut points);
+        for Waiting { of, sample, .. } in points {
+            self.slots.place(places[of], sample.time_ns, sample.step);
+        }
+    }
+
+    /// Gives the places again that a series' points just before `samples` were given, where its group
+    /// was recalled for another time.
     fn recall(&mut self, store: &Store, identity: &SeriesIdentity, owner: Owner, samples: &[Sample]) {
         let Some(first_ns) = samples.iter().map(|s| s.time_ns).min() else { return };
         let Some(id) = store.series_number(identity) else { return };
@@ -300,6 +365,36 @@ impl Packer {
             ControlFlow::Continue(())
         });
     }
+}
+
+/// A point that looks for its place.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    /// Its series, by place in a list.
+    of: usize,
+    sample: Sample,
+    /// Millisecond and step that it waits by.
+    turn: (i64, Option<i64>),
+}
+
+impl Waiting {
+    fn new(of: usize, sample: Sample) -> Self {
+        Self { of, sample, turn: (sample.time_ns.div_euclid(NANOS_PER_MILLI), sample.step) }
+    }
+}
+
+/// Puts points into the order in which they are placed: by millisecond and step, so that a step's points
+/// find one place however many its series had before in that millisecond. A series keeps its own order.
+fn line_up(points: &mut [Waiting]) {
+    points.sort_by_key(|point| (point.of, point.sample.time_ns, point.sample.step));
+    let mut before: Option<Waiting> = None;
+    for point in points.iter_mut() {
+        if let Some(before) = before.filter(|b| (b.of, b.turn.0) == (point.of, point.turn.0)) {
+            point.turn.1 = point.turn.1.max(before.turn.1);
+        }
+        before = Some(*point);
+    }
+    points.sort_by_key(|point| point.turn);
 }
 
 fn is_plain(label: &str) -> bool {
@@ -336,4 +431,84 @@ fn companion(run: &RunPath, writer: Option<WriterId>, of: &Labels) -> Labels {
         labels.set(shared, of.get(shared).unwrap_or_default());
     }
     labels.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use model::RunChange;
+    use store::{Batch, Options};
+
+    use super::*;
+
+    const T: i64 = 1_700_000_000_000 * NANOS_PER_MILLI;
+    const WRITER: WriterId = [1; 16];
+
+    fn run() -> RunPath {
+        let name = |name: &str| name.to_owned();
+        RunPath { organization: name("o"), workspace: name("w"), project: name("p"), run: name("r") }
+    }
+
+    /// What a run logs in bursts, stamped on the millisecond as clients do, cut into deliveries: `loss`
+    /// and `rate` in each step, `accuracy` in every fifth, after the others.
+    fn deliveries(seed: u64, calls: i64) -> Vec<Vec<SeriesBatch>> {
+        let mut state = seed;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let path = run();
+        let identity = |name| model::series_identity(&path, name, "", &[]);
+        let series = |name| SeriesBatch { identity: identity(name), samples: Vec::new() };
+        let fresh = || ["loss", "rate", "accuracy"].map(series).to_vec();
+        let (mut now_ns, mut latest, mut open, mut done) = (T, [0; 3], fresh(), Vec::new());
+        for step in 0..calls {
+            now_ns += [0, 0, 0, 1, 25][random(5) as usize] * NANOS_PER_MILLI;
+            for at in 0..if step % 5 == 4 { 3 } else { 2 } {
+                latest[at] = now_ns.max(latest[at] + 1);
+                let value = step as f64;
+                open[at].samples.push(Sample { time_ns: latest[at], value, step: Some(step) });
+                // A delivery may end between the series of a call.
+                if random(20) == 0 {
+                    done.push(std::mem::replace(&mut open, fresh()));
+                }
+            }
+        }
+        done.push(open);
+        for delivery in &mut done {
+            delivery.retain(|series| !series.samples.is_empty());
+        }
+        done.retain(|delivery| !delivery.is_empty());
+        done
+    }
+
+    fn pack(packer: &mut Packer, store: &Store, series: Vec<SeriesBatch>) -> Vec<Vec<u8>> {
+        packer.add(store, Outgoing { pushed: Some((run(), WRITER)), series, ..Outgoing::default() });
+        packer.finish().0.into_iter().flatten().map(|packed| packed.body).collect()
+    }
+
+    #[test]
+    fn a_delivery_finds_its_places_again_after_a_restart() {
+        for seed in 0..20 {
+            let dir = tempfile::tempdir().unwrap();
+            let store = Store::open(dir.path(), Options::default()).unwrap();
+            let config = StorageConfig::default();
+            let (mut lasting, mut failing) = (Packer::new(&config), Packer::new(&config));
+            for (number, series) in (1..).zip(deliveries(seed, 400)) {
+                let change = Some(RunChange { path: run(), ..RunChange::default() });
+                let batch = Batch {
+                    writer: Some((WRITER, number)),
+                    change,
+                    series: series.clone(),
+                    ..Batch::default()
+                };
+                store.append(batch).unwrap();
+                let want = pack(&mut lasting, &store, series.clone());
+                let again = pack(&mut Packer::new(&config), &store, series.clone());
+                assert_eq!(again, want, "delivery {number} of {seed} after a restart");
+                pack(&mut failing, &store, series.clone());
+                failing.forget();
+                assert_eq!(pack(&mut failing, &store, series), want, "delivery {number} of {seed}");
+            }
+        }
+    }
 }

@@ -264,6 +264,9 @@ impl Work {
                 for (reason, count, example) in unsent {
                     self.counts.leave_out(reason, count, example);
                 }
+            } else {
+                // A part may be kept: what comes again has to take the same places.
+                self.packer.forget();
             }
             for reply in replies {
                 // Who asked may have gone; the batch is kept all the same.

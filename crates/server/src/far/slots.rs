@@ -79,6 +79,13 @@ impl Slots {
         !self.series.contains_key(&series)
     }
 
+    /// Notes a group; says whether nothing was remembered of it.
+    pub(super) fn meet(&mut self, group: u64) -> bool {
+        let is_new = !self.groups.contains_key(&group);
+        self.groups.entry(group).or_default();
+        is_new
+    }
+
     /// Gives a point its place; none when all within reach are taken.
     pub(super) fn place(&mut self, of: Owner, time_ns: i64, step: Option<i64>) -> Option<Place> {
         if self.series.len() >= SERIES_MAX {
