@@ -30,6 +30,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections import Counter
 from pathlib import Path
 
 from push import field, varint
@@ -172,7 +173,16 @@ def check(what: str, found: list[list[float]], wanted: int, sign: float, series:
     doubled = sum(len(row) - len(set(row)) for row in found)
     foreign = sum(len(set(row) - everything) for row in found)
     samples = sum(len(row) for row in found)
-    return {"what": what, "samples": samples, "missing": missing, "doubled": doubled, "foreign": foreign}
+    odd = sorted({value for row in found for value, count in Counter(row).items() if count > 1})
+    odd += sorted({value for row in found for value in everything - set(row)}, key=abs)
+    return {
+        "what": what,
+        "samples": samples,
+        "missing": missing,
+        "doubled": doubled,
+        "foreign": foreign,
+        "odd": odd[:5],
+    }
 
 
 def is_whole(row: dict) -> bool:
@@ -329,6 +339,8 @@ def measure(
         rows = found_rows(far_url, counts, (writer.acknowledged, asked.series), seconds)
     for row in rows:
         say("{what:<24} {samples:>9} samples, {missing} missing, {doubled} doubled".format(**row))
+        if row["odd"]:
+            say(f"  the first of them: {row['odd']}")
     refused = status["refused"]["samples"]
     whole = refused == 0 and all(is_whole(row) for row in rows)
     result = {
