@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use promql::rules::{self, Finding, Verdict};
+use semconv::vocabulary::{self, Vocabulary};
 use serde_json::{Value, json};
 
 use crate::args::{Done, json_flag};
@@ -48,6 +49,18 @@ pub(crate) fn command() -> Command {
         .arg(Arg::new("runbooks").long("runbooks").value_name("URL").help(
             "What stands in front of `/docs/runbooks/` in the alerts' links, such as this server's address",
         ))
+        .arg(Arg::new("mapping").long("mapping").action(ArgAction::SetTrue).help(
+            "Write those that make canonical series (tg_*) of what engines and exporters send, for a Prometheus without this server",
+        ))
+        .arg(
+            Arg::new("vocabulary")
+                .long("vocabulary")
+                .requires("mapping")
+                .action(ArgAction::Append)
+                .value_name("FILE")
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("A vocabulary of your own, as `[vocabulary] files` of the server's configuration names it"),
+        )
         .arg(
             Arg::new("force")
                 .long("force")
@@ -55,7 +68,7 @@ pub(crate) fn command() -> Command {
                 .help("Write over files that were changed"),
         )
         .arg(json_flag())
-        .after_help("Examples:\n  truegauge rules export /etc/prometheus/rules\n  truegauge rules export rules --runbooks https://gauge.example.org --force");
+        .after_help("Examples:\n  truegauge rules export /etc/prometheus/rules\n  truegauge rules export rules --runbooks https://gauge.example.org --force\n  truegauge rules export rules --mapping");
     Command::new("rules")
         .about("Check, test and export recording and alerting rules")
         .subcommand_required(true)
@@ -146,8 +159,9 @@ fn read(file: &Path) -> Result<String, Failure> {
 fn export(matches: &ArgMatches) -> Done {
     let Some(folder) = matches.get_one::<PathBuf>("dir") else { return Err(Failure::new("no folder given")) };
     let base = matches.get_one::<String>("runbooks").map(|url| url.trim_end_matches('/'));
+    let texts = if matches.get_flag("mapping") { mapping(matches)? } else { server::starter_rules() };
     let mut files = Vec::new();
-    for (name, text) in server::starter_rules() {
+    for (name, text) in texts {
         let text = match base {
             Some(base) => text.replace("runbook_url: /", &format!("runbook_url: {base}/")),
             None => text,
@@ -178,6 +192,17 @@ fn export(matches: &ArgMatches) -> Done {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Name and text of the files that map engines' and exporters' series.
+fn mapping(matches: &ArgMatches) -> Result<Vec<(String, String)>, Failure> {
+    let mut vocabulary = Vocabulary::embedded();
+    for path in matches.get_many::<PathBuf>("vocabulary").into_iter().flatten() {
+        vocabulary = vocabulary
+            .with(&path.display().to_string(), &read(path)?)
+            .map_err(|error| Failure::new(error.to_string()))?;
+    }
+    Ok(vocabulary::rules::files(&vocabulary))
 }
 
 /// Name and text of the files that a pattern of a test means: `*` stands for any part of a file's name.

@@ -22,6 +22,9 @@ metrics! {
         "Who has a card: a run, a job, a pod.",
         "`shared` is the number of those who share it and absent where one has it alone; `confidence` says \
          how sure the owner is.";
+    GPU_SAMPLER_INFO: gauge, "tg_gpu_sampler_info", None, &["host", "gpu", "uuid", "node", "run_id"], A,
+        "A card of `node` by the host name and index under which a run's sampler reports it.",
+        "Only where they are others than the agent's, as in a pod: rules tell by it that both report one card.";
     GPU_BUSY_RATIO: gauge, "tg_gpu_busy_ratio", Ratio, GPU_LABELS, D,
         "Share of the time in which at least one kernel was resident.",
         "One small kernel is enough for 1: it says that the card was in use, not how much of it.";

@@ -78,8 +78,7 @@ impl Row {
             Transform::Bit(bit) => (original / bit as f64).floor() % 2.0,
             Transform::PcieGeneration => original.log2().floor(),
         };
-        #[expect(clippy::float_cmp, reason = "1 is written in the table, not computed")]
-        Value::Number(if self.scale == 1.0 { value } else { value * self.scale })
+        Value::Number(value * self.scale / self.per)
     }
 
     fn is_blank(&self, source: &Source, value: f64) -> bool {

@@ -97,6 +97,8 @@ pub struct Row {
     pub kind: MetricKind,
     /// What a value is multiplied by.
     pub scale: f64,
+    /// What it is divided by after that: a hundredth is exact only as a division.
+    pub per: f64,
     /// What else is done to a value.
     pub transform: Transform,
     /// Its place among the rows of its [`Row::group`], 0 first. Rows of one rank belong together.

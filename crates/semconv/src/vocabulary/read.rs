@@ -45,6 +45,7 @@ const ROW_KEYS: &[&str] = &[
     "to",
     "kind",
     "scale",
+    "per",
     "transform",
     "bit",
     "rank",
@@ -228,7 +229,8 @@ fn row(at: &At<'_>) -> Read<Row> {
         id: at.small("id")?,
         to,
         kind,
-        scale: at.number("scale")?.unwrap_or(1.0),
+        scale: at.factor("scale")?,
+        per: at.factor("per")?,
         transform,
         rank: at.small("rank")?.unwrap_or(0),
         only: at.conditions()?,
@@ -300,6 +302,13 @@ impl At<'_> {
             Some(Value::Float(number)) => Ok(Some(*number)),
             Some(_) => Err(self.error(&format!("has a `{key}` that is no number"))),
         }
+    }
+
+    /// A number that values are multiplied with or divided by.
+    fn factor(&self, key: &str) -> Read<f64> {
+        let factor = self.number(key)?.unwrap_or(1.0);
+        let is_one = factor > 0.0 && factor.is_finite();
+        if is_one { Ok(factor) } else { Err(self.error(&format!("has a `{key}` that is not above 0"))) }
     }
 
     fn small(&self, key: &str) -> Read<Option<u16>> {

@@ -8,15 +8,15 @@ use std::fmt::Write as _;
 
 use super::{Condition, Of, Part, Rename, Rewrite, Row, Source, Transform, Vocabulary};
 
-/// The files of rules, by name, with the sources that each is for.
-pub const FILES: [(&str, &str, &[&str]); 3] = [
+/// The files that the sources known here go to; what a user adds goes to a file of its own.
+const FILES: [(&str, &str, &[&str]); 3] = [
     (
-        "mapping-engines.yml",
+        "engines",
         "inference engines",
         &["vllm", "sglang", "tgi", "triton", "trtllm", "dynamo", "nim", "llamacpp", "gen_ai"],
     ),
-    ("mapping-dcgm.yml", "dcgm-exporter", &["dcgm"]),
-    ("mapping-amd.yml", "AMD's device-metrics-exporter", &["amd"]),
+    ("dcgm", "dcgm-exporter", &["dcgm"]),
+    ("amd", "AMD's device-metrics-exporter", &["amd"]),
 ];
 
 const HEAD: &str = "\
@@ -30,22 +30,38 @@ const ENERGY: &str = "\
 # PromQL can't.
 ";
 
-/// The text of a file of rules; none where there is no such file.
-pub fn file(vocabulary: &Vocabulary, name: &str) -> Option<String> {
-    let (_, what, sources) = FILES.into_iter().find(|(file, ..)| *file == name)?;
+/// Name and text of each file of rules.
+pub fn files(vocabulary: &Vocabulary) -> Vec<(String, String)> {
+    let known = FILES.iter().map(|(name, what, sources)| {
+        let sources = sources.iter().filter_map(|name| vocabulary.source(name)).collect();
+        (*name, *what, sources)
+    });
+    let is_new = |source: &&Source| !FILES.iter().any(|(_, _, known)| known.contains(&source.name.as_str()));
+    let new = vocabulary.sources().iter().filter(is_new);
+    known
+        .chain(new.map(|source| (source.name.as_str(), source.title.as_str(), vec![source])))
+        .map(|(name, what, sources)| (format!("mapping-{name}.yml"), file(what, &sources)))
+        .collect()
+}
+
+fn file(what: &str, sources: &[&Source]) -> String {
     let mut text = HEAD.replace("WHAT", what);
-    if sources.iter().all(|name| vocabulary.source(name).is_some_and(|source| source.of == Of::Gpu)) {
+    if sources.iter().any(|source| source.of == Of::Gpu) {
         text.push_str(ENERGY);
     }
     text.push_str("groups:\n");
-    for source in sources.iter().filter_map(|name| vocabulary.source(name)) {
+    for source in sources {
         let _written = write!(text, "  - name: mapping_{}\n    rules:\n", source.name);
-        for rule in rules(source) {
-            let _written =
-                write!(text, "      - record: {}\n        expr: |\n          {}\n", rule.record, rule.expr);
+        for Rule { record, labels, expr } in rules(source) {
+            let _written = write!(text, "      - record: {record}\n        expr: |\n          {expr}\n");
+            if !labels.is_empty() {
+                let labels: Vec<String> =
+                    labels.iter().map(|(label, value)| format!("{label}: \"{value}\"")).collect();
+                let _written = writeln!(text, "        labels: {{{}}}", labels.join(", "));
+            }
         }
     }
-    Some(text)
+    text
 }
 
 /// Between expressions of one rank.
@@ -56,6 +72,8 @@ const TOGETHER: &str = "\n          or\n          ";
 pub struct Rule {
     /// The canonical series.
     pub record: String,
+    /// Labels that it has beside what the expression gives.
+    pub labels: Vec<(String, String)>,
     /// What makes it.
     pub expr: String,
 }
@@ -72,7 +90,11 @@ pub fn rules(source: &Source) -> Vec<Rule> {
         let parts: &[Part] = if row.is_histogram() { &Part::OF_HISTOGRAM } else { &[Part::Whole] };
         for &part in parts {
             let record = format!("{}{}", group.0, part.suffix());
-            found.push(Rule { record, expr: alternatives(source, &rows, part) });
+            let mut labels = row.set.clone();
+            if source.of == Of::Engine {
+                labels.push(("engine".to_owned(), source.name.clone()));
+            }
+            found.push(Rule { record, labels, expr: alternatives(source, &rows, part) });
         }
     }
     found
@@ -116,12 +138,6 @@ fn expression(source: &Source, row: &Row, part: Part) -> String {
     let renames = row.rename.iter().chain(&source.rename).rev().filter(|rename| source.has(row, rename));
     for rename in renames.filter(|rename| rename.from != rename.to || rename.how != Rewrite::As) {
         expr = renamed(&expr, rename);
-    }
-    for (label, value) in &row.set {
-        expr = format!("label_replace({expr}, \"{label}\", \"{value}\", \"\", \"\")");
-    }
-    if source.of == Of::Engine {
-        expr = format!("label_replace({expr}, \"engine\", \"{}\", \"\", \"\")", source.name);
     }
     let value = computed(row, &format!("max {} ({expr})", grouping(source, row)));
     scaled(row, value)
@@ -186,7 +202,7 @@ fn lower_pci(expr: &str, label: &str) -> String {
     for (upper, lower) in [("A", "a"), ("B", "b"), ("C", "c"), ("D", "d"), ("E", "e"), ("F", "f")] {
         for _ in 0..HEX_DIGITS {
             expr = format!(
-                "label_replace({expr}, \"{label}\", \"$1{lower}$2\", \"{label}\", \"(.*){upper}(.*)\")"
+                "label_replace({expr}, \"{label}\", \"${{1}}{lower}${{2}}\", \"{label}\", \"(.*){upper}(.*)\")"
             );
         }
     }
@@ -214,9 +230,7 @@ fn grouping(source: &Source, row: &Row) -> String {
     }
     let mut labels: Vec<&str> = vec!["host", "gpu", "uuid"];
     let renames = row.rename.iter().chain(&source.rename).filter(|rename| source.has(row, rename));
-    for label in
-        renames.map(|rename| rename.to.as_str()).chain(row.set.iter().map(|(label, _)| label.as_str()))
-    {
+    for label in renames.map(|rename| rename.to.as_str()) {
         if !labels.contains(&label) {
             labels.push(label);
         }
@@ -234,6 +248,12 @@ fn computed(row: &Row, expr: &str) -> String {
 }
 
 #[expect(clippy::float_cmp, reason = "1 is written in the table, not computed")]
-fn scaled(row: &Row, expr: String) -> String {
-    if row.scale == 1.0 { expr } else { format!("{expr} * {}", row.scale) }
+fn scaled(row: &Row, mut expr: String) -> String {
+    if row.scale != 1.0 {
+        let _written = write!(expr, " * {}", row.scale);
+    }
+    if row.per != 1.0 {
+        let _written = write!(expr, " / {}", row.per);
+    }
+    expr
 }

@@ -348,3 +348,25 @@ fn mistakes_are_told_with_file_row_and_the_nearest_key() {
     let histogram = error("[[row]]\nfrom = \"a\"\nkind = \"gauge\"\nto = \"tg_engine_ttft_seconds\"\n");
     assert!(histogram.contains("histogram"), "{histogram}");
 }
+
+#[test]
+fn the_rules_of_the_repository_are_those_of_the_vocabulary() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../rules");
+    for (name, text) in rules::files(&Vocabulary::embedded()) {
+        let kept = std::fs::read_to_string(folder.join(&name)).unwrap_or_default();
+        assert!(
+            kept == text,
+            "rules/{name} is out of date: write it anew with `truegauge rules export rules --mapping --force`"
+        );
+    }
+}
+
+#[test]
+fn a_users_source_gets_a_file_of_rules_of_its_own() {
+    let new = "[source]\nname = \"mine\"\nmarks = \"mine_*\"\ndrop = \"shard\"\n[[row]]\nfrom = [\"mine_queue\", \"mine_waiting\"]\nto = \"tg_engine_requests_waiting\"\nkind = \"gauge\"\nscale = 2\n";
+    let files = rules::files(&Vocabulary::embedded().with("mine.toml", new).unwrap());
+    let (name, text) = files.last().unwrap();
+    assert_eq!(name, "mapping-mine.yml");
+    let rule = "      - record: tg_engine_requests_waiting\n        expr: |\n          max without (shard) ({__name__=~\"mine_queue|mine_waiting\"}) * 2\n        labels: {engine: \"mine\"}\n";
+    assert!(text.ends_with(rule), "{text}");
+}
