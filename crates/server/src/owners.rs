@@ -13,7 +13,7 @@ use model::{
     CAPTURE_PREFIX, CaptureReport, CaptureState, DeviceRole, Labels, NANOS_PER_SECOND, RunChange, RunId,
     RunRecord, STALE_AFTER_SECONDS, Sample, SeriesIdentity, Session, WriterId, is_stale_marker, stale_marker,
 };
-use semconv::canonical::{GPU_INFO, GPU_OWNER_INFO};
+use semconv::canonical::{GPU_INFO, GPU_OWNER_INFO, GPU_SAMPLER_INFO};
 use store::{MatchOp, Matcher, SeriesBatch, Store};
 use wire::push::Node;
 
@@ -51,6 +51,9 @@ struct Claim {
     run: RunId,
     writer: WriterId,
     boot_id: String,
+    /// The card by the process's own host name and index: the labels of what it samples.
+    host: String,
+    gpu: u32,
 }
 
 /// A run that has a card at a time.
@@ -58,6 +61,7 @@ struct Claim {
 struct Holder {
     run: RunId,
     host: String,
+    gpu: u32,
     job_token: String,
 }
 
@@ -143,11 +147,17 @@ impl Inner {
             return;
         }
         let owned = report.devices.iter().filter(|device| device.role == DeviceRole::Owned);
-        let uuids: Vec<String> =
-            owned.map(|device| device.uuid.clone()).filter(|uuid| !uuid.is_empty()).collect();
-        for uuid in &uuids {
-            let claim = Claim { run, writer, boot_id: report.boot_id.clone() };
-            self.by_card.entry(uuid.clone()).or_default().push(claim);
+        let mut uuids = Vec::new();
+        for device in owned.filter(|device| !device.uuid.is_empty()) {
+            let (boot_id, host, gpu) = (report.boot_id.clone(), report.host.clone(), device.gpu);
+            self.by_card.entry(device.uuid.clone()).or_default().push(Claim {
+                run,
+                writer,
+                boot_id,
+                host,
+                gpu,
+            });
+            uuids.push(device.uuid.clone());
         }
         if !uuids.is_empty() {
             self.of_writer.insert(writer, uuids);
@@ -181,8 +191,8 @@ impl Inner {
             };
             let lived = session.started_ns.saturating_sub(EARLY_NS)..=until_ns(session);
             if lived.contains(&time_ns) && found.iter().all(|known| known.run != claim.run) {
-                let (host, job_token) = (session.facts.host.clone(), session.facts.job_token.clone());
-                found.push(Holder { run: claim.run, host, job_token });
+                let (run, host, gpu) = (claim.run, claim.host.clone(), claim.gpu);
+                found.push(Holder { run, host, gpu, job_token: session.facts.job_token.clone() });
             }
         }
         found
@@ -221,13 +231,18 @@ fn take_rows(series: &mut Vec<SeriesBatch>) -> Vec<SeriesBatch> {
 /// The rows of a node that stood a while ago.
 fn written_before(store: &Store, host: &str, time_ns: i64) -> HashSet<SeriesIdentity> {
     let is = |name, value| Matcher::new(name, MatchOp::Equal, value, |_: &str| true);
-    let matchers = [is("__name__", GPU_OWNER_INFO.name), is("host", host)];
-    let found = store.select(&matchers, time_ns.saturating_sub(LOOK_BACK_NS), time_ns);
-    let named = |found: store::Found| {
-        let labels = found.labels.iter().filter(|(name, _)| *name != "__name__");
-        intake::own_identity(labels.chain([("__name__", GPU_OWNER_INFO.name)])).ok()
+    let of = |metric: &'static str, label| {
+        let matchers = [is("__name__", metric), is(label, host)];
+        let found = store.select(&matchers, time_ns.saturating_sub(LOOK_BACK_NS), time_ns);
+        found.into_iter().filter_map(move |found| identity(metric, &pairs(&found.labels)))
     };
-    found.into_iter().filter_map(named).collect()
+    of(GPU_OWNER_INFO.name, "host").chain(of(GPU_SAMPLER_INFO.name, "node")).collect()
+}
+
+/// A series of these labels; none where they can't be a series'.
+fn identity(metric: &str, labels: &Row) -> Option<SeriesIdentity> {
+    let pairs = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    intake::own_identity(pairs.chain([("__name__", metric)])).ok()
 }
 
 /// What an agent says of owners in one look.
@@ -257,11 +272,9 @@ impl Look<'_> {
                 (true, Some(gpu)) => self.new_rows((gpu, uuid), &holders),
                 _ => named(own, &holders),
             };
-            let labels = |row: &Row| {
-                let pairs = row.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-                intake::own_identity(pairs.chain([("__name__", GPU_OWNER_INFO.name)])).ok()
-            };
-            wanted.extend(rows.iter().filter_map(labels));
+            wanted.extend(rows.iter().filter_map(|row| identity(GPU_OWNER_INFO.name, row)));
+            let names = holders.iter().filter_map(|holder| self.other_name((uuid, holder)));
+            wanted.extend(names.filter_map(|row| identity(GPU_SAMPLER_INFO.name, &row)));
         }
         wanted
     }
@@ -280,6 +293,23 @@ impl Look<'_> {
             labels.into_iter().chain(shares).map(|(name, value)| (name.to_owned(), value)).collect()
         };
         holders.iter().map(row).collect()
+    }
+}
+
+impl Look<'_> {
+    /// The card by the host name and index of the process that samples it, where these are others than the
+    /// agent's: a pod has a host name of its own. Without it nobody could tell that it is one card.
+    fn other_name(&self, (uuid, holder): (&str, &Holder)) -> Option<Row> {
+        let gpu = holder.gpu.to_string();
+        let is_same = holder.host == self.node.host && self.cards.get(uuid).is_none_or(|own| *own == gpu);
+        let labels = [
+            ("host", holder.host.clone()),
+            ("gpu", gpu),
+            ("uuid", uuid.to_owned()),
+            ("node", self.node.host.clone()),
+            ("run_id", holder.run.to_string()),
+        ];
+        (!is_same).then(|| labels.map(|(name, value)| (name.to_owned(), value)).into())
     }
 }
 

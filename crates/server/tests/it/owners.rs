@@ -120,6 +120,14 @@ fn a_run_is_named_from_its_process_and_its_power_is_joined() {
     );
     assert_eq!(joined.len(), 1);
     assert_eq!((joined[0].0["run_id"].as_str(), joined[0].1), (Some(&*run), 350.0));
+    // Under which name the pod samples the card is told until the run ends.
+    let named = site.query("tg_gpu_sampler_info");
+    let labels =
+        ["host", "gpu", "uuid", "node", "run_id"].map(|name| named[0].0[name].as_str().unwrap().to_owned());
+    assert_eq!((named.len(), labels), (1, ["train-0", "0", CARD, "n1", &run].map(str::to_owned)));
+    rank.says(&site, at, 3, &[CARD]);
+    Agent::of("n1").push(&site, look(at + SECOND, &[POD]), &[]);
+    assert_eq!(site.query("tg_gpu_sampler_info"), []);
 }
 
 #[test]
