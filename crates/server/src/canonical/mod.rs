@@ -294,7 +294,7 @@ impl Inner {
         };
         let way = |way: routes::Way| Way {
             target: self.targets.place(way.labels),
-            topic: self.topics.place(scope, way.metric),
+            topic: self.topics.place(self.hasher.hash_one((scope, way.group))),
             rank: way.rank,
             hit: way.hit,
             used: way.used,

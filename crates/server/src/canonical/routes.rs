@@ -1,7 +1,9 @@
 //! What an original series gives, by the vocabulary.
 
 use model::Labels;
-use semconv::canonical::{GPU_ENERGY_JOULES_TOTAL, GPU_POWER_LIMIT_WATTS, GPU_UNSUPPORTED_INFO};
+use semconv::canonical::{
+    GPU_ENERGY_JOULES_TOTAL, GPU_INFO, GPU_OWNER_INFO, GPU_POWER_LIMIT_WATTS, GPU_UNSUPPORTED_INFO,
+};
 use semconv::vocabulary::{Hit, Of, Part, Vocabulary};
 
 /// How the names of cards' series begin.
@@ -34,7 +36,8 @@ impl Use {
 pub(super) struct Way {
     pub(super) hit: Hit,
     pub(super) labels: Labels,
-    pub(super) metric: &'static str,
+    /// What it is an alternative of.
+    pub(super) group: (&'static str, Vec<(String, String)>),
     pub(super) rank: u16,
     pub(super) of: Of,
     pub(super) used: Use,
@@ -50,7 +53,10 @@ pub(super) fn is_known(vocabulary: &Vocabulary, metric: &str) -> bool {
 /// What an original gives.
 pub(super) fn ways(vocabulary: &Vocabulary, original: &Labels) -> Vec<Way> {
     let hits = vocabulary.lookup(original.metric());
-    hits.iter().filter_map(|hit| way(vocabulary, *hit, original)).collect()
+    let mut ways: Vec<Way> = hits.iter().filter_map(|hit| way(vocabulary, *hit, original)).collect();
+    let owner = ways.iter().find_map(|way| owner(way, original));
+    ways.extend(owner);
+    ways
 }
 
 fn way(vocabulary: &Vocabulary, hit: Hit, original: &Labels) -> Option<Way> {
@@ -58,7 +64,39 @@ fn way(vocabulary: &Vocabulary, hit: Hit, original: &Labels) -> Option<Way> {
     let metric = row.to?.name;
     let labels = source.map(row, hit.part, original)?;
     let unsupported = (source.of == Of::Gpu && hit.part == Part::Whole).then(|| unsupported(metric, &labels));
-    Some(Way { hit, metric, rank: row.rank, of: source.of, used: Use::of(metric), labels, unsupported })
+    let group = (metric, row.set.clone());
+    Some(Way { hit, group, rank: row.rank, of: source.of, used: Use::of(metric), labels, unsupported })
+}
+
+/// Who has a card, by the labels of an exporter that asked the kubelet: told once, with the facts of the card.
+fn owner(info: &Way, original: &Labels) -> Option<Way> {
+    let metric = GPU_OWNER_INFO.name;
+    if info.group.0 != GPU_INFO.name {
+        return None;
+    }
+    let pod = original.get("pod")?;
+    let text = |name: &'static str| (name, info.labels.get(name).unwrap_or_default());
+    let told = |name: &'static str, from: &str| (name, original.get(from).unwrap_or_default());
+    let labels = Labels::from_pairs([
+        ("__name__", metric),
+        text("host"),
+        text("gpu"),
+        text("uuid"),
+        told("gi", "GPU_I_ID"),
+        told("namespace", "namespace"),
+        ("pod", pod),
+        told("container", "container"),
+        ("confidence", "likely"),
+    ]);
+    Some(Way {
+        hit: info.hit,
+        labels,
+        group: (metric, Vec::new()),
+        rank: 0,
+        of: Of::Gpu,
+        used: Use::Plain,
+        unsupported: None,
+    })
 }
 
 /// The series that says that a card has no value for a metric.

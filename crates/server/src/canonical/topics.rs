@@ -1,7 +1,7 @@
 //! Which of several names for one fact counts on a page.
 //!
-//! Releases rename metrics, and some have the old name beside the new one. Of the rows of one canonical metric
-//! the one of the lowest rank counts that the page has.
+//! Releases rename metrics, and some have the old name beside the new one. Of rows that are alternatives the one of
+//! the lowest rank counts that the page has.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::cards::SILENCE_NS;
 /// Place of a topic in the list.
 pub(super) type TopicAt = u32;
 
-/// One canonical metric on one page.
+/// What rows of one page are alternatives of.
 #[derive(Debug, Clone, Copy)]
 struct Topic {
     best: u16,
@@ -23,15 +23,16 @@ struct Topic {
 #[derive(Debug, Default)]
 pub(super) struct Topics {
     list: Vec<Topic>,
-    places: HashMap<(u64, &'static str), TopicAt, foldhash::fast::RandomState>,
+    /// By a hash of page and group.
+    places: HashMap<u64, TopicAt, foldhash::fast::RandomState>,
     /// Whether a page lost a name that counted, so that the ranks are to be looked at before its next samples.
     pub(super) is_open: bool,
 }
 
 impl Topics {
-    /// The place of a canonical metric on a page.
-    pub(super) fn place(&mut self, page: u64, metric: &'static str) -> TopicAt {
-        *self.places.entry((page, metric)).or_insert_with(|| {
+    /// The place of what has this hash.
+    pub(super) fn place(&mut self, hash: u64) -> TopicAt {
+        *self.places.entry(hash).or_insert_with(|| {
             self.list.push(Topic { best: u16::MAX, seen_ns: i64::MIN, has_choice: false });
             TopicAt::try_from(self.list.len() - 1).unwrap_or(TopicAt::MAX)
         })

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail as the test itself does")]
 
 mod canonical;
+mod canonical_rules;
+mod engines;
 mod fleet;
 mod fleet_peer;
 mod grpc;

@@ -114,20 +114,21 @@ pub(crate) fn sample(name: &str) -> Option<String> {
 
 /// A server that scrapes pages.
 pub(crate) struct Scraping {
-    pub(crate) folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
     running: Option<Running>,
-    urls: Vec<String>,
-    change: fn(&mut server::Config),
+    change: Box<dyn Fn(&mut server::Config)>,
 }
 
 impl Scraping {
     pub(crate) fn of(pages: &Pages, paths: &[&str]) -> Self {
-        Self::with(pages, paths, |_| ())
+        let urls: Vec<String> = paths.iter().map(|path| pages.url(path)).collect();
+        Self::with_config(move |config| config.scrape.clone_from(&urls))
     }
 
-    pub(crate) fn with(pages: &Pages, paths: &[&str], change: fn(&mut server::Config)) -> Self {
-        let urls = paths.iter().map(|path| pages.url(path)).collect();
-        let mut scraping = Self { folder: tempfile::tempdir().unwrap(), running: None, urls, change };
+    /// One with settings of its own.
+    pub(crate) fn with_config(change: impl Fn(&mut server::Config) + 'static) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut scraping = Self { folder, running: None, change: Box::new(change) };
         scraping.restart();
         scraping
     }
@@ -138,7 +139,6 @@ impl Scraping {
             running.stop();
         }
         let mut config = config(self.folder.path());
-        config.scrape.clone_from(&self.urls);
         config.scrape_interval = Duration::from_millis(100);
         (self.change)(&mut config);
         self.running = Some(server::start(config).unwrap());
