@@ -1,6 +1,6 @@
 /** Server-sent events by `fetch`, so that a refusal can be told; resumes where it was cut. */
 import { signal } from '@preact/signals';
-import { refusal, tokenWanted } from './api';
+import { ApiError, refusal, tokenWanted } from './api';
 
 /** One event. */
 export interface StreamEvent {
@@ -45,8 +45,18 @@ export class EventParser {
 
 const LONGEST_WAIT_MS = 10_000;
 
-/** Follows `topics` until the returned function is called; stands still while the tab is hidden. */
-export function follow(topics: string, take: (event: StreamEvent) => void): () => void {
+/** Whether the server will say no again, whoever asks once more; 401 is asked about, and 429 passes. */
+const isFinal = (error: unknown) =>
+  error instanceof ApiError &&
+  error.status >= 400 &&
+  error.status < 500 &&
+  ![401, 408, 429].includes(error.status);
+
+/**
+ * Follows `topics` until the returned function is called; stands still while the tab is hidden. A page that
+ * also asks by itself may be `optional` about it: a refusal is the end of it, and nothing is lost.
+ */
+export function follow(topics: string, take: (event: StreamEvent) => void, optional = false): () => void {
   let lastId = '';
   let ended = false;
   let attempt = 0;
@@ -76,8 +86,9 @@ export function follow(topics: string, take: (event: StreamEvent) => void): () =
           if (event.event !== 'ping') take(event);
         }
       }
-    } catch {
+    } catch (error) {
       // Told by `lostSince`; asked again below.
+      if (optional && isFinal(error)) ended = true;
     }
     if (ended || controller.signal.aborted || tokenWanted.value) return;
     lostSince.value ??= Date.now();

@@ -344,7 +344,7 @@ function useFeed(fleet: Fleet): void {
     const news = () => {
       if (fleet.range.live.peek()) refresh.ask();
     };
-    const stopFollowing = follow('fleet', news);
+    const stopFollowing = follow('fleet', news, true);
     const timer = setInterval(() => {
       if (!document.hidden) news();
     }, POLL_MS);

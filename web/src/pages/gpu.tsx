@@ -377,7 +377,7 @@ function useFeed(card: Card): void {
     const news = () => {
       if (card.range.live.peek()) refresh.ask();
     };
-    const stopFollowing = follow('fleet', news);
+    const stopFollowing = follow('fleet', news, true);
     const timer = setInterval(() => {
       if (!document.hidden) news();
     }, POLL_MS);

@@ -164,6 +164,7 @@ test('keys move over the map, colour it and open the card’s page; the address 
     'true',
   );
   await expect(page.getByRole('button', { name: 'worst' })).toHaveAttribute('aria-pressed', 'true');
+  await expect(facts(page)).toContainText('GPU 2');
   await map(page).focus();
   await page.keyboard.press('Enter');
   await expect(page).toHaveURL(new RegExp(`/fleet/.*uuid=${cell}`));

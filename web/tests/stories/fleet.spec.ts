@@ -108,3 +108,16 @@ test('the map is a table, too', async ({ page }) => {
   await expect(table.getByRole('row', { name: /host-22/ }).nth(5)).toContainText('absent');
   await clean(page);
 });
+
+test('whoever may not follow the fleet reads it all the same', async ({ page }) => {
+  await tellFleet(page, { hosts: 4, cards: 8 });
+  let asked = 0;
+  await page.route(/\/api\/tg\/v1\/stream/, (route) => {
+    asked += 1;
+    return route.fulfill({ status: 403, json: { error: { code: 'forbidden', message: 'of one project' } } });
+  });
+  await page.goto(`${stories.url}/fleet`);
+  await painted(page);
+  await expect.poll(() => asked).toBe(1);
+  await expect(page.locator('.lost')).toHaveCount(0);
+});
