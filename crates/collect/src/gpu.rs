@@ -17,6 +17,7 @@ mod profile;
 mod reading;
 mod sampler;
 mod session;
+mod slices;
 mod throttle;
 mod worker;
 

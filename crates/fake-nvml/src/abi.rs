@@ -191,6 +191,12 @@ fn parts(handle: Handle) -> (usize, Option<usize>) {
     }
 }
 
+/// A call that is answered for a MIG instance too.
+fn ask_part(function: &str, handle: Handle) -> Result<Asked, i32> {
+    let (index, instance) = parts(handle);
+    device(function, index).map(|asked| asked.part(instance))
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetUUID(handle: Handle, out: *mut c_char, length: c_uint) -> c_int {
     let (index, instance) = parts(handle);
@@ -300,7 +306,7 @@ extern "C" fn nvmlDeviceGetUtilizationRates(handle: Handle, out: *mut Utilizatio
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetMemoryInfo(handle: Handle, out: *mut Memory) -> c_int {
-    let memory = ask("nvmlDeviceGetMemoryInfo", handle).and_then(|asked| {
+    let memory = ask_part("nvmlDeviceGetMemoryInfo", handle).and_then(|asked| {
         let total = asked.value("memory_total")? as u64;
         // The first version counts what the driver keeps for itself as used.
         let used = (asked.value("memory_used")? + asked.value("memory_reserved").unwrap_or_default()) as u64;
@@ -316,7 +322,7 @@ extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, out: *mut MemoryV2) -> 
     if out.is_null() || unsafe { (*out).version } != version {
         return code("argument_version_mismatch");
     }
-    let memory = ask("nvmlDeviceGetMemoryInfo_v2", handle).and_then(|asked| {
+    let memory = ask_part("nvmlDeviceGetMemoryInfo_v2", handle).and_then(|asked| {
         let total = asked.value("memory_total")? as u64;
         let used = asked.value("memory_used")? as u64;
         let reserved = asked.value("memory_reserved").unwrap_or_default() as u64;

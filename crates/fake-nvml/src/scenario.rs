@@ -131,6 +131,9 @@ pub struct Instance {
     pub uuid: String,
     /// Its GPU instance id.
     pub gpu_instance: u32,
+    /// Answers by name: memory and profiling are of an instance, all else is the device's.
+    #[serde(default)]
+    pub values: BTreeMap<String, Answer>,
 }
 
 /// What a call answers.

@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fs::File,
     io::Write,
     os::unix::fs::MetadataExt,
@@ -120,6 +120,8 @@ impl Stage {
 /// A device that was asked something, and is there.
 pub(crate) struct Asked {
     pub(crate) index: usize,
+    /// The MIG instance that is meant, by its place.
+    instance: Option<usize>,
     scenario: Arc<Scenario>,
 }
 
@@ -128,9 +130,22 @@ impl Asked {
         &self.scenario.gpu[self.index]
     }
 
+    /// The same about a MIG instance of it.
+    pub(crate) fn part(self, instance: Option<usize>) -> Self {
+        Self { instance, ..self }
+    }
+
+    /// The answers of the device, or of the instance that is meant.
+    pub(crate) fn values(&self) -> &BTreeMap<String, Answer> {
+        match self.instance.and_then(|at| self.gpu().instances.get(at)) {
+            Some(instance) => &instance.values,
+            None => &self.gpu().values,
+        }
+    }
+
     /// The value of this name; NOT_SUPPORTED when the scenario has none.
     pub(crate) fn value(&self, key: &str) -> Result<i64, i32> {
-        self.value_of(key, self.gpu().values.get(key).ok_or_else(|| code("not_supported"))?)
+        self.value_of(key, self.values().get(key).ok_or_else(|| code("not_supported"))?)
     }
 
     pub(crate) fn value_of(&self, key: &str, answer: &Answer) -> Result<i64, i32> {
@@ -185,7 +200,7 @@ fn steady(function: &str, index: usize) -> Option<Asked> {
     let scenario = known?;
     let gpu = scenario.gpu.get(index)?;
     let is_plain = !gpu.gone && gpu.blocked.is_empty() && !gpu.errors.contains_key(function);
-    is_plain.then_some(Asked { index, scenario })
+    is_plain.then_some(Asked { index, instance: None, scenario })
 }
 
 /// A call to the device of this index.
@@ -220,7 +235,7 @@ pub(crate) fn device(function: &str, index: usize) -> Result<Asked, i32> {
     if scenario.steady {
         STEADY_HERE.set(Some((Instant::now() + STEADY, scenario.clone())));
     }
-    Ok(Asked { index, scenario })
+    Ok(Asked { index, instance: None, scenario })
 }
 
 /// Makes a set of events; it is told what is added from now on.

@@ -14,8 +14,8 @@ use super::{
 };
 
 /// NVML's numbers of what is asked, and the metrics they become: percent first, then MiB a second.
-const IDS: [u32; 10] = [2, 3, 5, 10, 11, 12, 13, 1, 20, 21];
-const METRICS: [&Desc; 10] = [
+pub(super) const IDS: [u32; 10] = [2, 3, 5, 10, 11, 12, 13, 1, 20, 21];
+pub(super) const METRICS: [&Desc; 10] = [
     &GPU_SM_ACTIVE,
     &GPU_SM_OCCUPANCY,
     &GPU_TENSOR_ACTIVE,
@@ -31,9 +31,9 @@ const METRICS: [&Desc; 10] = [
 pub(super) const RATIOS: &[&Desc] = METRICS.split_at(8).0;
 
 /// The driver refreshes the counters that often, so what lies closer together says nothing.
-const APART_MIN: Duration = Duration::from_millis(100);
+pub(super) const APART_MIN: Duration = Duration::from_millis(100);
 /// Rounding of the driver's own above a hundred percent.
-const PERCENT_MAX: f64 = 101.0;
+pub(super) const PERCENT_MAX: f64 = 101.0;
 
 /// The profiling of one device from tick to tick.
 #[derive(Default)]
@@ -45,6 +45,11 @@ pub(super) struct Profiling<'a> {
 
 /// Takes a sample and emits what lies between it and the one of the tick before.
 pub(super) fn profile(device: &mut Device<'_>) -> Result<(), Trouble> {
+    if device.is_partitioned {
+        // Each slice has its own.
+        device.is_by_heart = true;
+        return Ok(());
+    }
     let (library, handle) = (device.library, device.handle);
     let profiling = &mut device.profiling;
     let profile = match &mut profiling.profile {
@@ -84,6 +89,6 @@ pub(super) fn profile(device: &mut Device<'_>) -> Result<(), Trouble> {
     odd.map_or(Ok(()), |trouble| Err(trouble.beside_values()))
 }
 
-fn is_pcie(metric: &Desc) -> bool {
+pub(super) fn is_pcie(metric: &Desc) -> bool {
     metric.name == GPU_PCIE_TRANSMIT.name || metric.name == GPU_PCIE_RECEIVE.name
 }

@@ -17,6 +17,7 @@ use super::{
     ffi::{FieldValue, Handle, Library},
     nvlink::{self, Links},
     profile::{self, Profiling},
+    slices::{self, Slices},
     throttle::{self, Labels},
 };
 
@@ -84,6 +85,9 @@ pub(super) struct Device<'a> {
     pub(super) capability: Option<(u32, u32)>,
     pub(super) profiling: Profiling<'a>,
     pub(super) links: Links,
+    /// Whether it is partitioned: then memory and profiling are told of its slices.
+    pub(super) is_partitioned: bool,
+    pub(super) slices: Slices<'a>,
     pub(super) values: Values,
     /// Whether this tick has the PCIe rates already, from profiling.
     pub(super) has_pcie_rates: bool,
@@ -114,6 +118,10 @@ impl Values {
 
     pub(super) fn put_with(&mut self, metric: &'static Desc, labels: Labels, value: f64) {
         self.given.push(GpuValue { metric, labels, value, instance: None });
+    }
+
+    pub(super) fn put_of(&mut self, instance: u32, metric: &'static Desc, value: f64) {
+        self.given.push(GpuValue { metric, labels: &[], value, instance: Some(instance) });
     }
 
     pub(super) fn lacks(&mut self, metric: &'static Desc) {
@@ -154,6 +162,8 @@ impl<'a> Device<'a> {
             capability: device.compute_capability,
             profiling: Profiling::default(),
             links: Links::default(),
+            is_partitioned: device.mig,
+            slices: Slices::default(),
             values: Values::default(),
             has_pcie_rates: false,
             has_memory_v2: device.memory == GpuMemoryAccount::Allocated,
@@ -264,6 +274,7 @@ pub(super) const READINGS: &[Reading] = &[
     reading("nvmlDeviceGetNvLinkState", &[&GPU_NVLINK_ACTIVE, &GPU_NVLINK_ERRORS], nvlink::links),
     reading(FIELDS, &[&GPU_NVLINK_BYTES], nvlink::bytes),
     reading("nvmlGpmMetricsGet", profile::RATIOS, profile::profile),
+    reading("nvmlDeviceGetMigDeviceHandleByIndex", &[], slices::slices),
     reading("nvmlDeviceGetCurrPcieLinkGeneration", &[&GPU_PCIE_GENERATION], pcie_generation),
     reading("nvmlDeviceGetCurrPcieLinkWidth", &[&GPU_PCIE_WIDTH], pcie_width),
     reading("nvmlDeviceGetMaxPcieLinkGeneration", &[&GPU_PCIE_GENERATION_MAX], pcie_generation_max),
@@ -296,6 +307,11 @@ fn utilization(device: &mut Device<'_>) -> Result<(), Trouble> {
 }
 
 fn memory(device: &mut Device<'_>) -> Result<(), Trouble> {
+    if device.is_partitioned {
+        // Each slice has its own.
+        device.is_by_heart = true;
+        return Ok(());
+    }
     let (total, used, free, reserved) = if device.has_memory_v2 {
         let memory = device.library.memory_v2(device.handle)?;
         (memory.total, memory.used, memory.free, Some(memory.reserved))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use collect::gpu::{GpuProcess, GpuSampler};
+use collect::gpu::{GpuOptions, GpuProcess, GpuSampler};
 
 use crate::{
     gpu_machine::{GpuMachine, GpuTick, WHOLE, gpu_tick, gpu_tick_with, gpus, until},
@@ -325,4 +325,42 @@ fn a_card_that_does_not_tell_its_power_lacks_the_share_of_its_limit_too() {
             assert!(value(&tick, &name).is_none() && lacks(&sampler, &name), "{known}: {name}");
         }
     }
+}
+
+#[test]
+fn memory_and_profiling_of_a_partitioned_board_are_its_slices() {
+    let whole = WHOLE.replace("mig = false", "mig = true");
+    let (head, values) = whole.split_once("[gpu.values]").unwrap();
+    let slice = |instance: u32, used: u64, tensor: u32| {
+        format!(
+            "[[gpu.instances]]\nuuid = \"MIG-{instance}\"\ngpu_instance = {instance}\n\
+             values = {{ memory_total = 1000, memory_used = {used}, memory_reserved = 10, gpm_5 = {tensor}, gpm_20 = 5 }}\n"
+        )
+    };
+    let scenario = format!("{head}[gpu.values]{values}\n{}{}", slice(3, 100, 25_000), slice(9, 700, 75_000));
+    let machine = GpuMachine::new(&gpus(&[&scenario]));
+    let options = GpuOptions { partitioned: true, ..machine.options() };
+    let mut sampler = GpuSampler::open(&options).unwrap();
+    let mut seen: Vec<(Option<u32>, &str, f64)> = Vec::new();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    // Profiling takes two looks that lie apart.
+    while !seen.iter().any(|(_, name, _)| *name == "system/gpu/tensor_active_ratio") {
+        assert!(std::time::Instant::now() < until, "{seen:?}");
+        seen.clear();
+        sampler.sample(&[0], &mut |_, value| seen.push((value.instance, value.metric.name, value.value)));
+    }
+    let of = |name: &str| -> Vec<(Option<u32>, f64)> {
+        seen.iter().filter(|(_, known, _)| *known == name).map(|(of, _, value)| (*of, *value)).collect()
+    };
+    assert_eq!(of("system/gpu/memory_used_bytes"), [(Some(3), 100.0), (Some(9), 700.0)]);
+    assert_eq!(of("system/gpu/memory_free_bytes"), [(Some(3), 890.0), (Some(9), 290.0)]);
+    assert_eq!(of("system/gpu/tensor_active_ratio"), [(Some(3), 0.25), (Some(9), 0.75)]);
+    assert_eq!(of("system/gpu/power_watts"), [(None, 350.5)]);
+    assert_eq!(of("system/gpu/pcie_transmit_bytes_per_second"), [(None, 1_000_000.0)]);
+
+    // A run's sampler has no business with a board that it shares.
+    let mut sampler = GpuSampler::open(&machine.options()).unwrap();
+    let mut count = 0;
+    sampler.sample(&[0], &mut |_, _| count += 1);
+    assert_eq!(count, 0);
 }

@@ -5,7 +5,7 @@ use std::{
     ptr,
 };
 
-use super::{Handle, ask, put};
+use super::{Handle, ask, ask_part, put};
 use crate::{
     Answer,
     scenario::code,
@@ -163,7 +163,7 @@ extern "C" fn nvmlGpmSampleFree(sample: *mut Sample) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlGpmSampleGet(handle: Handle, sample: *mut Sample) -> c_int {
-    let asked = match ask("nvmlGpmSampleGet", handle) {
+    let asked = match ask_part("nvmlGpmSampleGet", handle) {
         Ok(asked) => asked,
         Err(code) => return code,
     };
@@ -171,7 +171,7 @@ extern "C" fn nvmlGpmSampleGet(handle: Handle, sample: *mut Sample) -> c_int {
         return code("invalid_argument");
     }
     let at = seconds();
-    let values = asked.gpu().values.range("gpm_".to_owned().."gpm`".to_owned());
+    let values = asked.values().range("gpm_".to_owned().."gpm`".to_owned());
     let numbers = values.filter_map(|(key, answer)| {
         let id = key.strip_prefix("gpm_")?.parse().ok()?;
         let runs = matches!(answer, Answer::Running { .. });
