@@ -36,7 +36,6 @@ mod notify;
 mod otlp;
 mod otlp_doors;
 mod owners;
-mod owners;
 mod points;
 mod process;
 mod prometheus;
