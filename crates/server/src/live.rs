@@ -16,10 +16,10 @@ const PERIOD: Duration = Duration::from_secs(1);
 const STATE_ROUNDS: u64 = 5;
 /// Events kept for resuming.
 const KEPT_MAX: usize = 600;
-/// Run ids in the events kept, together.
+/// Run ids and hosts in the events kept, together.
 const KEPT_IDS_MAX: usize = 200_000;
 
-/// The runs that changed within one second.
+/// What changed within one second.
 #[derive(Debug)]
 pub(crate) struct Tick {
     /// Grows from event to event, across restarts too.
@@ -28,6 +28,29 @@ pub(crate) struct Tick {
     pub(crate) time_ms: i64,
     /// Which runs, in order.
     pub(crate) runs: Vec<RunId>,
+    /// What of the fleet.
+    pub(crate) fleet: FleetChange,
+}
+
+/// What changed of the fleet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FleetChange {
+    /// Hosts, in order.
+    pub(crate) hosts: BTreeSet<String>,
+    /// Whether an incident did.
+    pub(crate) incidents: bool,
+}
+
+impl FleetChange {
+    fn is_empty(&self) -> bool {
+        self.hosts.is_empty() && !self.incidents
+    }
+}
+
+impl Tick {
+    fn size(&self) -> usize {
+        self.runs.len() + self.fleet.hosts.len()
+    }
 }
 
 /// What a stream missed.
@@ -43,6 +66,7 @@ pub(crate) enum Missed {
 #[derive(Debug)]
 pub(crate) struct Live {
     changed: Mutex<BTreeSet<RunId>>,
+    fleet: Mutex<FleetChange>,
     kept: Mutex<Kept>,
     ticks: broadcast::Sender<Arc<Tick>>,
 }
@@ -63,6 +87,7 @@ impl Live {
         let start = u64::try_from(now_ms).unwrap_or(0);
         Self {
             changed: Mutex::default(),
+            fleet: Mutex::default(),
             kept: Mutex::new(Kept { ticks: VecDeque::new(), ids: 0, latest: start, complete_after: start }),
             ticks: broadcast::channel(64).0,
         }
@@ -71,6 +96,35 @@ impl Live {
     /// Notes that a run changed.
     pub(crate) fn changed(&self, id: RunId) {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+    }
+
+    /// Notes that something about a host changed.
+    pub(crate) fn host_changed(&self, host: &str) {
+        let mut fleet = self.fleet.lock().unwrap_or_else(PoisonError::into_inner);
+        if !fleet.hosts.contains(host) {
+            fleet.hosts.insert(host.to_owned());
+        }
+    }
+
+    /// Notes that incidents of hosts changed.
+    pub(crate) fn incidents_changed(&self, hosts: BTreeSet<String>) {
+        let mut fleet = self.fleet.lock().unwrap_or_else(PoisonError::into_inner);
+        fleet.incidents |= !hosts.is_empty();
+        fleet.hosts.extend(hosts);
+    }
+
+    /// What changed of the fleet after `cursor`; nothing where that is too long ago to say.
+    pub(crate) fn fleet_since(&self, cursor: u64) -> Option<FleetChange> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if cursor < kept.complete_after || cursor > kept.latest {
+            return None;
+        }
+        let mut change = FleetChange::default();
+        for tick in kept.ticks.iter().filter(|tick| tick.cursor > cursor) {
+            change.hosts.extend(tick.fleet.hosts.iter().cloned());
+            change.incidents |= tick.fleet.incidents;
+        }
+        Some(change)
     }
 
     /// Events from now on.
@@ -96,18 +150,19 @@ impl Live {
     /// Turns what changed into an event, if anything did.
     pub(crate) fn tick(&self, now_ms: i64) {
         let runs = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
-        if runs.is_empty() {
+        let fleet = std::mem::take(&mut *self.fleet.lock().unwrap_or_else(PoisonError::into_inner));
+        if runs.is_empty() && fleet.is_empty() {
             return;
         }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let cursor = kept.latest + 1;
-        let tick = Arc::new(Tick { cursor, time_ms: now_ms, runs: runs.into_iter().collect() });
+        let tick = Arc::new(Tick { cursor, time_ms: now_ms, runs: runs.into_iter().collect(), fleet });
         kept.latest = cursor;
-        kept.ids += tick.runs.len();
+        kept.ids += tick.size();
         kept.ticks.push_back(Arc::clone(&tick));
         while kept.ticks.len() > KEPT_MAX || kept.ids > KEPT_IDS_MAX {
             let Some(oldest) = kept.ticks.pop_front() else { break };
-            kept.ids -= oldest.runs.len();
+            kept.ids -= oldest.size();
             kept.complete_after = oldest.cursor;
         }
         drop(kept);
@@ -177,6 +232,25 @@ mod tests {
         assert_eq!(live.since(1_001), (Missed::Runs(ids(&[1, 2, 3])), 1_003));
         assert_eq!(live.since(1_002), (Missed::Runs(ids(&[3])), 1_003));
         assert_eq!(live.since(1_003), (Missed::Runs(ids(&[])), 1_003));
+    }
+
+    #[test]
+    fn hosts_and_incidents_are_told_like_runs() {
+        let live = live(&[&[1]]);
+        live.host_changed("a");
+        live.tick(1);
+        live.incidents_changed(["b".to_owned()].into());
+        live.host_changed("a");
+        live.tick(2);
+        live.incidents_changed(BTreeSet::new());
+        live.tick(3);
+        let change = |hosts: &[&str], incidents| {
+            Some(FleetChange { hosts: hosts.iter().map(|host| (*host).to_owned()).collect(), incidents })
+        };
+        assert_eq!(live.fleet_since(1_000), change(&["a", "b"], true));
+        assert_eq!(live.fleet_since(1_001), change(&["a", "b"], true));
+        assert_eq!(live.fleet_since(1_003), change(&[], false));
+        assert_eq!(live.fleet_since(5_000), None);
     }
 
     #[test]

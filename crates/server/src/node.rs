@@ -54,7 +54,6 @@ struct Known {
 
 /// An agent, as it says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(dead_code, reason = "the list of nodes comes with the fleet's API")]
 pub(crate) struct Agent {
     /// The node.
     pub(crate) host: String,
@@ -109,7 +108,6 @@ impl Nodes {
     }
 
     /// The agents by node.
-    #[expect(dead_code, reason = "the list of nodes comes with the fleet's API")]
     pub(crate) fn list(&self) -> Vec<Agent> {
         let now = Instant::now();
         let agent = |known: &Known| {
@@ -316,6 +314,7 @@ pub(crate) fn store(
     }
     let refused: Vec<Count> = refused.into_counts();
     if !receipt.duplicate {
+        shared.live.host_changed(&host);
         fleet::take_events(shared, &host, &events);
         shared.metrics.samples.add(&[door], receipt.stored);
         for count in &refused {

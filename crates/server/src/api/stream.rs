@@ -1,4 +1,4 @@
-//! The event stream: which runs changed, at most once a second.
+//! The event stream: which runs and hosts changed, at most once a second.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::access::Caller;
 use crate::app::{App, Shared, blocking, stopped};
 use crate::clock::{now_ms, now_ns, to_ms};
 use crate::error::ApiError;
-use crate::live::Missed;
+use crate::live::{FleetChange, Missed};
 
 /// Time between two signs of life.
 const PING: Duration = Duration::from_secs(10);
@@ -32,6 +32,7 @@ const WAITING_MAX: usize = 256;
 #[derive(Debug, Clone, Default)]
 struct Topics {
     runs: bool,
+    fleet: bool,
     each: Vec<RunId>,
 }
 
@@ -45,6 +46,18 @@ struct About {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RunsEvent {
     run_ids: Vec<String>,
+    time_ms: i64,
+}
+
+/// Data of `event: fleet`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct FleetEvent {
+    /// Hosts of which something changed.
+    hosts: Vec<String>,
+    /// Whether an incident changed.
+    incidents: bool,
+    /// Too much was missed to say: anything may have changed.
+    all: bool,
     time_ms: i64,
 }
 
@@ -65,12 +78,12 @@ pub(crate) struct Ping {
     time_ms: i64,
 }
 
-/// Changes as they come: `runs` and `run` events at most once a second, `ping` every ten.
+/// Changes as they come: `runs`, `run` and `fleet` events at most once a second, `ping` every ten.
 ///
 /// Each event's `id` is a cursor; sent back as `Last-Event-ID`, what was missed comes first.
 #[utoipa::path(get, operation_id = "stream", path = "/api/tg/v1/stream",
     params(
-        ("topics" = String, Query, description = "`runs`, `run:<id>`, several with commas"),
+        ("topics" = String, Query, description = "`runs`, `run:<id>`, `fleet`, several with commas; `fleet` is for who sees all projects"),
         ("Last-Event-ID" = Option<String>, Header, description = "the latest `id` seen"),
     ),
     responses(
@@ -84,6 +97,9 @@ pub(crate) async fn stream(
     headers: HeaderMap,
 ) -> Result<Sse<ReceiverStream<Result<Event, Infallible>>>, ApiError> {
     let topics = topics(&Params::of(&uri)?)?;
+    if topics.fleet {
+        caller.check_unbounded()?;
+    }
     let seen = headers.get("last-event-id").and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
     let slot = app.turns.streams.try_one();
     let slot = slot.ok_or_else(|| ApiError::unavailable("too many event streams are open", 10))?;
@@ -98,13 +114,14 @@ pub(crate) async fn stream(
 }
 
 fn topics(params: &Params) -> Result<Topics, ApiError> {
-    let hint = "topics are `runs` and `run:<id>`, several with commas";
+    let hint = "topics are `runs`, `run:<id>` and `fleet`, several with commas";
     let text = params.get("topics").ok_or_else(|| ApiError::bad("`topics` is missing").hint(hint))?;
     let mut topics = Topics::default();
     for word in text.split(',') {
         match word.strip_prefix("run:").map(RunId::parse) {
             Some(Some(id)) => topics.each.push(id),
             None if word == "runs" => topics.runs = true,
+            None if word == "fleet" => topics.fleet = true,
             _ => {
                 return Err(ApiError::bad(format!("`{}` is not a topic", super::shown(word))).hint(hint));
             }
@@ -127,7 +144,8 @@ async fn feed(app: &App, about: &About, seen: Option<u64>, send: &Sender) {
     if let Some(seen) = seen {
         let (missed, latest) = app.live.since(seen);
         cursor = latest;
-        if !tell(app, about, missed, (latest, now_ms()), send).await {
+        let told = tell(app, about, missed, (latest, now_ms()), send).await;
+        if !(told && tell_fleet(about, app.live.fleet_since(seen), (latest, now_ms()), send)) {
             return;
         }
     }
@@ -141,12 +159,15 @@ async fn feed(app: &App, about: &About, seen: Option<u64>, send: &Sender) {
                     cursor = tick.cursor;
                     let changed = Missed::Runs(tick.runs.iter().copied().collect());
                     tell(app, about, changed, (cursor, tick.time_ms), send).await
+                        && tell_fleet(about, Some(tick.fleet.clone()), (cursor, tick.time_ms), send)
                 }
                 Ok(_) => true,
                 Err(RecvError::Lagged(_)) => {
+                    let fleet = app.live.fleet_since(cursor);
                     let (missed, latest) = app.live.since(cursor);
                     cursor = latest;
                     tell(app, about, missed, (latest, now_ms()), send).await
+                        && tell_fleet(about, fleet, (latest, now_ms()), send)
                 }
                 Err(RecvError::Closed) => return,
             },
@@ -195,6 +216,22 @@ async fn tell(
     let Ok((each, run_ids)) = gathered else { return false };
     let told = each.iter().all(|event| put(send, "run", cursor, event));
     told && (run_ids.is_empty() || put(send, "runs", cursor, &RunsEvent { run_ids, time_ms }))
+}
+
+/// Sends what changed of the fleet, if that is asked for; none is too much to say.
+fn tell_fleet(
+    about: &About,
+    change: Option<FleetChange>,
+    (cursor, time_ms): (u64, i64),
+    send: &Sender,
+) -> bool {
+    let all = change.is_none();
+    let FleetChange { hosts, incidents } = change.unwrap_or_default();
+    if !about.topics.fleet || !(all || incidents || !hosts.is_empty()) {
+        return true;
+    }
+    let event = FleetEvent { hosts: hosts.into_iter().collect(), incidents: incidents || all, all, time_ms };
+    put(send, "fleet", cursor, &event)
 }
 
 fn run_event(shared: &Shared, caller: &Caller, id: RunId) -> RunEvent {

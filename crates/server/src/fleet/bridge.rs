@@ -8,7 +8,7 @@ use model::Event;
 use semconv::xid::{self, Decision};
 use serde_json::{Map, Value};
 
-use super::rules::{GONE, UNAVAILABLE};
+use super::rules::{GONE, REMAP_FAILED, UNAVAILABLE};
 
 /// The object of an event's body.
 pub(super) type Body = Map<String, Value>;
@@ -175,8 +175,19 @@ fn of_ecc(body: &Body) -> Option<What> {
         "dram_retirement_failed" => Some(implied(64)),
         "poison_nonfatal" => Some(implied(94)),
         "poison_fatal" => Some(implied(95)),
+        "row_remap_pending" => Some(What::RemapPending(now(body)? > 0.0)),
+        "row_remap_failed" if now(body)? > 0.0 => Some(fault(Code::Named(REMAP_FAILED.to_owned()))),
+        "uncorrected_errors" => Some(What::Counter {
+            name: "uncorrected errors".to_owned(),
+            before: body.get("before").and_then(Value::as_f64)?,
+            now: now(body)?,
+        }),
         _ => None,
     }
+}
+
+fn now(body: &Body) -> Option<f64> {
+    body.get("now").and_then(Value::as_f64)
 }
 
 /// A new boot makes good what a boot can; the first that is known may be no new one.

@@ -17,7 +17,7 @@ use crate::app::Shared;
 /// How long a card that is gone is still listed, nanoseconds.
 pub(super) const REMEMBERED_NS: i64 = 86_400 * NANOS_PER_SECOND;
 /// The least silence of a node without an agent that is worth telling.
-const SILENCE_MIN: Duration = Duration::from_secs(60);
+const SILENCE_MIN: Duration = Duration::from_mins(1);
 
 /// A card: the host that it is in and its unique id.
 pub(super) type CardKey = (String, String);

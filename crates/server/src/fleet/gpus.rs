@@ -622,7 +622,9 @@ fn xids(shared: &Shared, ask: &GpuAsk) -> Result<HashMap<CardKey, Vec<XidRow>>, 
         if count < XIDS_OF_ALL_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     read.map_err(|error| ApiError::internal(error.to_string()))?;
-    all.values_mut().for_each(|rows| rows.reverse());
+    for rows in all.values_mut() {
+        rows.reverse();
+    }
     Ok(all)
 }
 

@@ -3,7 +3,7 @@
 //! Nothing of it is stored but the events. At start those of the last days are folded again; an incident
 //! then gets the name under which it was told before.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use insight::incidents::{Action, Device, Incident, Incidents, Outcome, Report, What};
 use model::{Event, Severity};
@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::bridge;
 use super::rules::rule;
+use super::watch::{WatchKey, told_by};
 use super::words;
 
 /// Lines of processes that are kept beside incidents.
@@ -19,6 +20,8 @@ const USERSPACE_MAX: usize = 1_000;
 const WAITING_MAX: usize = 10_000;
 /// Cards whose index or last verdict is kept.
 const CARDS_MAX: usize = 200_000;
+/// Watched series that are kept in mind.
+const WATCHED_MAX: usize = 1_000_000;
 /// What the store called the event of an incident.
 pub(super) const INCIDENT: &str = "incident";
 
@@ -57,6 +60,8 @@ pub(super) struct Keeper {
     /// The driver's verdict on a card as it was last, by host and id.
     verdicts: BTreeMap<(String, String), Action>,
     userspace: VecDeque<Userspace>,
+    /// What watched series said last.
+    watched: HashMap<WatchKey, f64>,
     /// Events to be stored.
     waiting: Vec<Event>,
     /// Series that were written last.
@@ -79,10 +84,23 @@ impl Keeper {
         self.fold(report, event.label("run_id"));
     }
 
-    /// Takes what a series says.
-    pub(super) fn take_report(&mut self, report: Report) {
-        if self.is_news(&report) {
-            self.fold(report, None);
+    /// Takes an event of the server's own, which is yet to be stored.
+    pub(super) fn tell(&mut self, event: Event) {
+        self.take(&event);
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push(event);
+        }
+    }
+
+    /// What a watched series said last.
+    pub(super) fn watched(&self, key: &WatchKey) -> Option<f64> {
+        self.watched.get(key).copied()
+    }
+
+    /// Notes what a watched series says.
+    pub(super) fn watch(&mut self, key: WatchKey, value: f64) {
+        if self.watched.len() < WATCHED_MAX || self.watched.contains_key(&key) {
+            self.watched.insert(key, value);
         }
     }
 
@@ -297,6 +315,9 @@ impl Keeper {
             if let Some(one) = Named::of(event) {
                 let first_ns = told.get(&one.told.id).map_or(one.first_ns, |known| known.first_ns);
                 told.insert(one.told.id.clone(), Named { first_ns, ..one });
+            }
+            if let Some((key, value)) = told_by(event) {
+                self.watch(key, value);
             }
             self.take(event);
         }

@@ -297,7 +297,7 @@ fn row(shared: &Shared, keeper: &Keeper, incident: &Incident, common: Option<Str
         title: words::headline(incident),
         effect: words::effect(incident, runs.len()),
         codes: codes(incident),
-        conflicts: verdict.conflict.iter().map(words::conflict).collect(),
+        conflicts: verdict.conflict.into_iter().map(words::conflict).collect(),
         evidence: evidence(keeper, incident),
         evidence_left_out: incident.evidence_left_out,
         processes: processes.map(|p| ProcessRow { pid: p.pid, name: p.name.clone() }).collect(),

@@ -13,6 +13,7 @@ mod owner;
 mod reading;
 mod rules;
 mod signals;
+mod watch;
 mod words;
 
 use std::ops::ControlFlow;
@@ -37,6 +38,8 @@ pub(crate) use owner::name_owners;
 const DOOR: &str = "fleet";
 /// Time between two looks at what is over by now.
 const PERIOD: Duration = Duration::from_secs(10);
+/// Such looks between two at the series of all cards.
+const WATCH_ROUNDS: u64 = 3;
 /// How far back events are folded at start.
 const REPLAYED_NS: i64 = 14 * 86_400 * NANOS_PER_SECOND;
 /// Most events that are folded at start, the latest.
@@ -96,6 +99,7 @@ fn tell(shared: &Shared) {
     let (events, open, ended) = {
         let mut keeper = shared.fleet.keeper();
         let (open, ended) = keeper.take_series();
+        shared.live.incidents_changed(keeper.take_changed());
         (keeper.take_waiting(), open, ended)
     };
     if events.is_empty() && open.is_empty() && ended.is_empty() {
@@ -126,13 +130,16 @@ pub(crate) fn spawn(app: &App) {
     let app = Arc::clone(app);
     let mut stopping = app.stopping.clone();
     tokio::spawn(async move {
-        loop {
+        for number in 0_u64.. {
             tokio::select! {
                 () = tokio::time::sleep(PERIOD) => (),
                 () = stopped(&mut stopping) => return,
             }
             let shared = Arc::clone(&app);
             let round = tokio::task::spawn_blocking(move || {
+                if number.is_multiple_of(WATCH_ROUNDS) {
+                    watch::look(&shared);
+                }
                 shared.fleet.keeper().settle(now_ns());
                 tell(&shared);
             });

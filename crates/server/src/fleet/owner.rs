@@ -19,14 +19,13 @@ pub(crate) fn name_owners(shared: &Shared, events: &mut [Event]) {
             continue;
         }
         let Some(uuid) = event.label("uuid").map(str::to_owned) else { continue };
-        let labels = match known.iter().find(|(of, _)| *of == uuid) {
-            Some((_, labels)) => labels.clone(),
-            None => {
-                let host = event.label("host").unwrap_or_default();
-                let labels = owner_at(&shared.store, (host, &uuid), event.time_ns);
-                known.push((uuid, labels.clone()));
-                labels
-            }
+        let labels = if let Some((_, labels)) = known.iter().find(|(of, _)| *of == uuid) {
+            labels.clone()
+        } else {
+            let host = event.label("host").unwrap_or_default();
+            let labels = owner_at(&shared.store, (host, &uuid), event.time_ns);
+            known.push((uuid, labels.clone()));
+            labels
         };
         let lacks = |name: &str| event.labels.iter().all(|(known, _)| known != name);
         let new: Vec<_> = labels.into_iter().filter(|(name, _)| lacks(name)).collect();

@@ -34,7 +34,7 @@ pub(super) fn lasts(store: &Store, matchers: &[Matcher<'_>], since_ns: i64) -> V
     let found = store.select(matchers, since_ns, i64::MAX);
     let last = |found: store::Found| {
         let info = store.series(found.id)?;
-        (info.time_ns.1 >= since_ns).then(|| Last {
+        (info.time_ns.1 >= since_ns).then_some(Last {
             labels: found.labels,
             time_ns: info.time_ns.1,
             value: info.last,
@@ -87,7 +87,7 @@ pub(super) fn at(shared: &Shared, query: &str, time_ms: i64) -> Result<Vec<(Arc<
 
 fn failed(query: &str, error: &QueryError) -> ApiError {
     tracing::warn!(%error, query, "a question about the fleet has no answer");
-    ApiError::unavailable(&format!("the fleet's series can't be read: {error}"), 5)
+    ApiError::unavailable(format!("the fleet's series can't be read: {error}"), 5)
 }
 
 /// A text as PromQL writes it in double quotes.

@@ -1,5 +1,7 @@
 //! What people read of an incident.
 
+use std::fmt::Write as _;
+
 use insight::incidents::{Action, Conflict, Incident, Part};
 use model::Severity;
 
@@ -64,12 +66,12 @@ pub(super) fn effect(incident: &Incident, runs: usize) -> String {
     };
     let (faults, symptoms) = (count(Part::Cause) + count(Part::Detail), count(Part::Symptom));
     let seconds = incident.last_ns.saturating_sub(incident.first_ns) as f64 / 1e9;
-    text.push_str(&format!(" {}", plural(faults, "fault", "faults")));
+    let _ = write!(text, " {}", plural(faults, "fault", "faults"));
     if symptoms > 0 {
-        text.push_str(&format!(" and {}", plural(symptoms, "symptom", "symptoms")));
+        let _ = write!(text, " and {}", plural(symptoms, "symptom", "symptoms"));
     }
     if seconds >= 1.0 {
-        text.push_str(&format!(" within {seconds:.0} s"));
+        let _ = write!(text, " within {seconds:.0} s");
     }
     let touched = [
         (incident.processes.len(), "process", "processes"),
@@ -82,7 +84,7 @@ pub(super) fn effect(incident: &Incident, runs: usize) -> String {
         .map(|(count, one, many)| plural(count as u64, one, many))
         .collect();
     if !touched.is_empty() {
-        text.push_str(&format!("; {} had the GPU", touched.join(", ")));
+        let _ = write!(text, "; {} had the GPU", touched.join(", "));
     }
     text.push('.');
     if incident.remap_pending {
@@ -90,15 +92,15 @@ pub(super) fn effect(incident: &Incident, runs: usize) -> String {
     }
     if incident.came_back > 0 {
         let times = plural(incident.came_back as u64, "time", "times");
-        text.push_str(&format!(" It came back: the same fault was there {times} in the day before."));
+        let _ = write!(text, " It came back: the same fault was there {times} in the day before.");
     }
     if let Some(then) = incident.verdict.then {
-        text.push_str(&format!(" If that does not help: `{}`.", then.name()));
+        let _ = write!(text, " If that does not help: `{}`.", then.name());
     }
     text
 }
 
 /// Who disagrees.
-pub(super) fn conflict(conflict: &Conflict) -> String {
+pub(super) fn conflict(conflict: Conflict) -> String {
     format!("the driver says `{}`, the catalogue `{}`", conflict.driver.name(), conflict.catalogue.name())
 }

@@ -4,7 +4,7 @@ use model::{NANOS_PER_SECOND, Sample, stale_marker};
 use serde_json::{Value, json};
 use wire::push::Series;
 
-use crate::fleet_peer::{Agent, Site, lately, with};
+use crate::fleet_peer::{Agent, Site, escaped, lately, with};
 
 const SECOND: i64 = NANOS_PER_SECOND;
 const RUN: &str = "00112233445566aa";
@@ -321,8 +321,7 @@ fn strange_names_of_cards_break_no_question() {
         ],
         &[],
     );
-    let encode = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
-    let query = format!("host={}&uuid={}&{}", encode(&agent.host), encode(card.uuid), range(until));
+    let query = format!("host={}&uuid={}&{}", escaped(&agent.host), escaped(card.uuid), range(until));
     let answer = gpus(&site, &query);
     assert_eq!(answer["gpus"].as_array().unwrap().len(), 1);
     assert_eq!(
@@ -406,4 +405,54 @@ fn a_token_for_a_project_is_told_of_its_runs_only() {
         let (status, answer) = site.get_as(&confined, path);
         assert!([403, 404].contains(&status), "{path}: {status} {answer}");
     }
+}
+
+#[test]
+fn a_stream_tells_which_hosts_changed_and_when_incidents_did() {
+    use std::io::{BufRead, BufReader, Write};
+
+    let site = Site::new();
+    let mut stream = std::net::TcpStream::connect(site.address()).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(50))).unwrap();
+    stream.write_all(b"GET /api/tg/v1/stream?topics=fleet HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    // The first sign of life comes when the stream follows.
+    assert!(lines.any(|line| line.starts_with("event: ping")));
+    let agent = Agent::of("node-1");
+    let at = lately();
+    let series = agent.series("tg_gpu_power_watts", &[("gpu", "0"), ("uuid", "GPU-a")], &[(at, 1.0)]);
+    agent.push(&site, vec![series], &[agent.xid(at, "0000:11:00.0", 79)]);
+    let (mut hosts, mut incidents) = (Vec::new(), false);
+    while hosts.is_empty() || !incidents {
+        let line = lines.find(|line| line.starts_with("data: {\"hosts\"")).unwrap();
+        let data: Value = serde_json::from_str(&line["data: ".len()..]).unwrap();
+        hosts.extend(data["hosts"].as_array().unwrap().clone());
+        incidents |= data["incidents"].as_bool().unwrap();
+        assert_eq!(data["all"], false);
+    }
+    assert!(hosts.iter().all(|host| host == "node-1"));
+}
+
+#[test]
+fn a_fleet_of_a_thousand_cards_is_answered_whole() {
+    let site = Site::new();
+    let until = lately();
+    for node in 0..128 {
+        let agent = Agent::of(&format!("node-{node}"));
+        let mut series = Vec::new();
+        for gpu in 0..8 {
+            let (gpu, uuid) = (gpu.to_string(), format!("GPU-{node}-{gpu}"));
+            let card = Card { gpu: &gpu, uuid: &uuid };
+            series.push(described(&agent, card, until));
+            series.push(steady(&agent, card, "tg_gpu_power_watts", &[], (until, 600.0)));
+            series.push(steady(&agent, card, "tg_gpu_power_limit_watts", &[], (until, 700.0)));
+        }
+        agent.push(&site, series, &[]);
+    }
+    let answer = gpus(&site, &range(until));
+    assert_eq!(answer["gpus"].as_array().unwrap().len(), 1_024);
+    assert!(answer["coverage"].as_f64().unwrap() > 0.99);
+    assert!(answer["gpus"].as_array().unwrap().iter().all(|row| row["value"] == json!(0.85714)));
+    let nodes = site.get("/api/tg/v1/fleet/nodes");
+    assert_eq!(nodes["totals"]["driver"], 1_024);
 }

@@ -63,11 +63,7 @@ impl Site {
 
     /// What PromQL answers now, as labels and value.
     pub(crate) fn query(&self, query: &str) -> Vec<(Value, f64)> {
-        let mut encoded = String::new();
-        for byte in query.bytes() {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-        let answer = self.get(&format!("/api/v1/query?query={encoded}"));
+        let answer = self.get(&format!("/api/v1/query?query={}", escaped(query)));
         let rows = answer["data"]["result"].as_array().unwrap().clone();
         let row = |row: &Value| (row["metric"].clone(), row["value"][1].as_str().unwrap().parse().unwrap());
         rows.iter().map(row).collect()
@@ -161,6 +157,11 @@ pub(crate) fn with(mut event: model::Event, name: &str, value: &str) -> model::E
     event.labels.retain(|(label, _)| label != name);
     event.labels.push((name.to_owned(), value.to_owned()));
     event
+}
+
+/// A text as a query string has it.
+pub(crate) fn escaped(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
 /// A whole second not long ago.
