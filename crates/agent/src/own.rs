@@ -98,6 +98,20 @@ pub const GPU_FAILURES: Desc = Desc::counter(
     &["host", "reason"],
     "Values of cards that are there and could not be read.",
 );
+/// Whether the kernel's log is read.
+pub const LOG_READABLE: Desc = Desc::gauge(
+    "truegauge_agent_log_readable",
+    Unit::None,
+    HOST,
+    "1 while the kernel's log is read, 0 while it cannot be; without a value when it is not asked for.",
+);
+/// Records that were never read.
+pub const LOG_MISSED: Desc = Desc::counter(
+    "truegauge_agent_log_missed_records_total",
+    Unit::None,
+    HOST,
+    "Records of the kernel's log that were overwritten before they were read.",
+);
 
 /// Every metric of the agent's own.
 pub const DESCS: &[Desc] = &[
@@ -115,6 +129,8 @@ pub const DESCS: &[Desc] = &[
     DROPPED,
     DROPPED_EVENTS,
     GPU_FAILURES,
+    LOG_READABLE,
+    LOG_MISSED,
 ];
 
 /// CPU seconds and resident bytes of this process.

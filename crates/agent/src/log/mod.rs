@@ -21,7 +21,7 @@ use collect::{
 use model::{Event, Severity};
 use semconv::canonical::GPU_XID_EVENTS_TOTAL;
 
-use crate::{Reading, SharedCards, Snapshot, Source, Tick, kept};
+use crate::{Reading, SharedCards, Snapshot, Source, Tick, kept, own};
 
 pub use heard::SharedHeard;
 use place::{Behind, Place};
@@ -122,6 +122,7 @@ pub struct KernelLog {
     teller: Teller,
     /// Why it could not be read at the last look.
     trouble: Option<String>,
+    missed: u64,
     zone: Option<(u32, i32)>,
 }
 
@@ -139,6 +140,7 @@ impl KernelLog {
             place,
             teller: Teller::default(),
             trouble: None,
+            missed: 0,
             zone: None,
         }
     }
@@ -250,6 +252,7 @@ impl Source for KernelLog {
         match outcome {
             Ok(gap) => {
                 self.trouble = None;
+                self.missed += gap.as_ref().map_or(0, |gap| gap.missed);
                 out.events.extend(gap.and_then(|gap| missing(&gap, &context)));
             }
             Err(cause) if self.trouble.as_ref() == Some(&cause) => {}
@@ -259,6 +262,11 @@ impl Source for KernelLog {
             }
         }
         self.xids(out);
+        if !matches!(self.input, Input::Nothing) {
+            let mut tell = |desc, value| out.readings.push(Reading { desc, labels: Vec::new(), value });
+            tell(&own::LOG_READABLE, f64::from(u8::from(is_read)));
+            tell(&own::LOG_MISSED, self.missed as f64);
+        }
     }
 
     fn kept(&mut self) {
