@@ -104,7 +104,13 @@ pub fn start(config: Config) -> Result<Running, AgentError> {
         return Err(AgentError::Open { listen });
     }
     let transport = if config.server.is_empty() { None } else { Some(Transport::new(&config)?) };
-    let state = State::open(&config.state_dir, &config.host)?;
+    // A machine that is seen at another place in the file system is another one.
+    let machine = if config.root == Path::new("/") {
+        config.host.clone()
+    } else {
+        format!("{}@{}", config.host, config.root.display())
+    };
+    let state = State::open(&config.state_dir, &machine)?;
     let failed = |source| AgentError::Listen { listen, source };
     let listener = std::net::TcpListener::bind(listen).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;

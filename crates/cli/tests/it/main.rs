@@ -42,6 +42,7 @@ mod prometheus;
 mod retention;
 mod rules;
 mod run;
+mod simulate;
 mod stream;
 mod terminal;
 mod top;
