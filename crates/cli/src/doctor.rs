@@ -1,6 +1,7 @@
 //! `truegauge doctor`: looks for what would keep this machine from recording or showing runs.
 
 mod capture;
+mod gpus;
 mod otlp;
 mod storage;
 
@@ -88,6 +89,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
     checks.extend(cgroup());
     let capture = capture::look();
     checks.extend(capture.checks());
+    checks.extend(gpus::profiling());
     checks.push(spool_dir(&config.spool_dir));
     checks.push(data_dir(&config.data_dir, config.reserve_bytes));
     checks.push(open_files());
@@ -302,5 +304,6 @@ fn server(matches: &ArgMatches, config: &Config) -> Vec<Check> {
     checks.extend(kept(&status["store"]));
     checks.extend(otlp::running(&status));
     checks.extend(storage::running(&server, config));
+    checks.extend(gpus::exporters(&server, SERVER_TIMEOUT));
     checks
 }

@@ -66,12 +66,17 @@ impl Agent {
     }
 
     fn command(home: &Path, args: &[&str]) -> Command {
+        let mut command = Self::command_without_root(home, args);
+        // The machine of the test: nothing of the real one is a part of it.
+        command.arg("--root").arg(home.join("root"));
+        command
+    }
+
+    fn command_without_root(home: &Path, args: &[&str]) -> Command {
         let mut command = truegauge(home);
         let library = home.join("libnvidia-ml.so.1");
         command.args(["agent", "--json", "--listen", "127.0.0.1:0", "--interval", "100ms", "--kmsg", "none"]);
         command.arg("--state-dir").arg(home.join("state")).arg("--gpu-library").arg(library).args(args);
-        // The machine of the test: nothing of the real one is a part of it.
-        command.arg("--root").arg(home.join("root"));
         command
     }
 
@@ -285,6 +290,33 @@ fn the_page_is_clean_in_our_names_and_as_the_exporter_has_it_in_its() {
     }
 }
 
+#[test]
+fn slices_of_a_board_have_their_own_memory_and_the_board_its_power() {
+    let slice = |instance: u32, used: u64| {
+        format!(
+            "[[gpu.instances]]\nuuid = \"MIG-{instance}\"\ngpu_instance = {instance}\n\
+             values = {{ memory_total = 4194304, memory_used = {used}, gpm_5 = 25000, gpm_1 = 50000 }}\n"
+        )
+    };
+    let scenario = format!("{}{}{}", scenario(&["mig = true"]), slice(3, 1_048_576), slice(9, 2_097_152));
+    let agent = Agent::start(&scenario, &["--host", "mig-1"]);
+    let page = agent.page_with("tg_gpu_tensor_active_ratio{");
+    let of = |name: &str| -> Vec<String> {
+        let labels = format!("{name}{{host=\"mig-1\",gpu=\"0\",uuid=\"{}\"", uuid(0));
+        page.lines().filter_map(|line| line.strip_prefix(&labels)).map(str::to_owned).collect()
+    };
+    assert_eq!(of("tg_gpu_power_watts"), ["} 350.5"]);
+    assert_eq!(of("tg_gpu_memory_used_bytes"), [",gi=\"3\"} 1048576", ",gi=\"9\"} 2097152"]);
+    assert_eq!(of("tg_gpu_tensor_active_ratio"), [",gi=\"3\"} 0.25", ",gi=\"9\"} 0.25"]);
+    assert_eq!(findings(&page), Vec::<String>::new());
+
+    let agent = Agent::start(&scenario, &["--host", "mig-2", "--names", "dcgm"]);
+    let page = agent.page_with("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{");
+    let count = |begin: &str| page.lines().filter(|line| line.starts_with(begin)).count();
+    assert_eq!((count("DCGM_FI_DEV_POWER_USAGE{"), count("DCGM_FI_DEV_FB_USED{")), (1, 2));
+    assert!(page.contains("GPU_I_ID=\"9\""), "{page}");
+}
+
 fn exposition(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/expositions").join(name)
 }
@@ -456,8 +488,9 @@ fn one_agent_reports_a_node() {
     let temp = home(&scenario(&[""]));
     let server = Server::start(&[]);
     let _first = Agent::start_in(temp.path(), &["--server", &server.url, "--host", "twice-1"]);
+    let root = temp.path().join("root");
     let said = |args: &[&str], home: &Path| {
-        let output = Agent::command(home, args).output().unwrap();
+        let output = Agent::command_without_root(home, args).arg("--root").arg(&root).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     };

@@ -25,7 +25,10 @@ fn help() -> String {
 fn flags(of: &str) -> BTreeSet<String> {
     let words = of.split(|c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c)));
     words
-        .filter(|word| word.starts_with("--") && word.len() > 2 || word.starts_with("TRUEGAUGE_"))
+        .filter(|word| {
+            word.strip_prefix("--").is_some_and(|flag| !flag.is_empty() && !flag.starts_with('-'))
+                || word.starts_with("TRUEGAUGE_")
+        })
         .map(str::to_owned)
         .collect()
 }
