@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Command};
+use semconv::canonical;
+use semconv::vocabulary::{Row, Source, Vocabulary};
 use server::config::{FIELDS, Shape};
 
 use crate::args::Done;
@@ -14,14 +16,15 @@ const WIDTH: usize = 100;
 
 pub(crate) fn command() -> Command {
     Command::new("reference")
-        .about("Print a page of the reference: `cli` (every verb), `config` (every setting) or `openapi`")
+        .about("Print a page of the reference: `cli` (every verb), `config` (every setting), `vocabulary` (every canonical series and its sources) or `openapi`")
         .hide(true)
-        .arg(Arg::new("page").required(true).value_parser(["cli", "config", "openapi"]))
+        .arg(Arg::new("page").required(true).value_parser(["cli", "config", "vocabulary", "openapi"]))
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Done {
     let page = match matches.get_one::<String>("page").map(String::as_str) {
         Some("config") => config(),
+        Some("vocabulary") => vocabulary(),
         Some("openapi") => server::openapi(),
         _ => cli(),
     };
@@ -88,4 +91,65 @@ fn config() -> String {
     }
     page.push_str("\nAn example:\n\n```toml\nlisten = \"0.0.0.0:9494\"\ntoken_file = \"/etc/truegauge/token\"\ndata_dir = \"/var/lib/truegauge\"\nreserve_bytes = \"1GiB\"\nallowed_hosts = [\"metrics.example.org\"]\n```\n");
     page
+}
+
+/// Every canonical series, and what each source calls it.
+fn vocabulary() -> String {
+    let mut page = "# Canonical series and their sources\n\nWritten by `truegauge reference vocabulary`; a test compares it with the program. \
+        How they come about: [the vocabulary](../concepts/engine-vocabulary.md).\n\n\
+        Trust: A is a fact, B holds with the caveat, C is a hint, D misleads when it stands alone.\n\n\
+        | series | unit | kind | labels | trust | says | caveat |\n|---|---|---|---|---|---|---|\n"
+        .to_owned();
+    for desc in canonical::all() {
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {} | {} | {} | {} | {} |",
+            desc.name,
+            desc.unit.symbol(),
+            desc.kind.name(),
+            desc.labels.join(", "),
+            desc.trust.map_or("", model::Trust::letter),
+            cell(desc.help),
+            cell(desc.caveat)
+        );
+    }
+    for source in Vocabulary::embedded().sources() {
+        write_source(&mut page, source);
+    }
+    page
+}
+
+fn write_source(page: &mut String, source: &Source) {
+    let Source { title, name, url, read, .. } = source;
+    let _ = write!(
+        page,
+        "\n## {title}\n\n`{name}`, read from <{url}> in {read}.\n\n| its name | canonical | versions | note |\n|---|---|---|---|\n"
+    );
+    for row in &source.rows {
+        let names: Vec<String> = row.from.iter().map(|name| format!("`{name}`")).collect();
+        let note = [row.note.as_str(), row.switch.as_str()].map(cell).join(" ");
+        let _ = writeln!(
+            page,
+            "| {} | {} | {} | {} |",
+            names.join(", "),
+            canonical_of(row),
+            row.versions(),
+            note.trim()
+        );
+    }
+    for absent in &source.absent {
+        let _ = writeln!(page, "| none | `{}` | | {} |", absent.to.name, cell(&absent.why));
+    }
+}
+
+/// A row's canonical series with the labels that it sets.
+fn canonical_of(row: &Row) -> String {
+    let Some(to) = row.to else { return String::new() };
+    let set: Vec<String> = row.set.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
+    if set.is_empty() { format!("`{}`", to.name) } else { format!("`{}{{{}}}`", to.name, set.join(",")) }
+}
+
+/// Text in a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
 }

@@ -15,7 +15,7 @@ fn reference(name: &str) -> String {
 #[test]
 fn reference_pages_are_what_the_program_prints() {
     let home = tempfile::tempdir().unwrap();
-    for page in ["cli", "config"] {
+    for page in ["cli", "config", "vocabulary"] {
         let (code, out, _) = run(home.path(), &["reference", page]);
         assert_eq!(code, 0);
         let file = format!("{page}.md");
