@@ -110,6 +110,20 @@ fn rotations_while_the_agent_is_away_lose_nothing() {
 }
 
 #[test]
+fn of_a_file_that_is_new_to_the_agent_the_last_part_is_read() {
+    let mut node = Node::new();
+    node.write("kern.log", xid(1, "long ago"));
+    node.write("kern.log", "nothing of interest, over and over\n".repeat(200_000));
+    node.write("kern.log", xid(2, "lately"));
+    let mut log = node.log();
+    assert_eq!(codes(&node.events(&mut log)), [2]);
+    // What is rotated in later is read whole.
+    fs::rename(node.path("kern.log"), node.path("kern.log.1")).unwrap();
+    node.write("kern.log", xid(3, "first") + &"nothing of interest, over and over\n".repeat(200_000));
+    assert_eq!(codes(&node.events(&mut log)), [3]);
+}
+
+#[test]
 fn the_same_line_at_another_place_is_another_event() {
     let mut node = Node::new();
     let mut log = node.log();
