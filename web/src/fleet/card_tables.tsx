@@ -1,6 +1,7 @@
 /** Tables of the card's page: what was counted, its peers, what it does not support, and what happened. */
 import { Link } from '../components/link';
 import { Name } from '../components/name';
+import { Sentence } from '../components/sentence';
 import { now, zone } from '../lib/clock';
 import { formatValue } from '../lib/number';
 import { gpuPath } from '../lib/route';
@@ -15,6 +16,9 @@ import { timeTitle } from './words';
 /** Peers that are listed at most. */
 const PEERS_MAX = 64;
 const EVENTS_SHOWN = 60;
+
+/** Sources whose text is the line as it was read; others speak in sentences. */
+const FROM_A_LOG = /^(kernel|userspace|unknown)$/;
 
 const natural = new Intl.Collator('en', { numeric: true });
 
@@ -175,7 +179,11 @@ export function EventTable({ events }: { events: FleetEvent[] }) {
                   <td>{shown(event.kind, 16)}</td>
                   <td class={event.labels.source === 'userspace' ? 'quiet' : ''}>
                     {event.labels.source === 'userspace' && 'user space: '}
-                    <span class="raw">{visible(event.text)}</span>
+                    {FROM_A_LOG.test(event.labels.source ?? '') ? (
+                      <span class="raw">{visible(event.text)}</span>
+                    ) : (
+                      <Sentence text={event.text} />
+                    )}
                   </td>
                 </tr>
               ))}

@@ -173,7 +173,7 @@ function Facts({ gpu }: { gpu: Gpu }) {
     ['memory', value('tg_gpu_memory_total_bytes', 'B')],
     ['owner', ownerText(gpu.owner)],
     ['told by', gpu.sources.join(', ')],
-    ['last seen', gpu.last_seen === null ? '' : seen(gpu.last_seen)],
+    ['last seen', (gpu.last_seen ?? 0) > 0 ? seen(gpu.last_seen!) : ''],
   ];
   return (
     <dl class="card-facts">
