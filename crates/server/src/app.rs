@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) turns: Turns,
     /// Series that were sent here before.
     pub(crate) known: Known,
+    /// Adapters that keep their names in labels.
+    pub(crate) adapters: crate::adapters::Adapters,
     /// What makes canonical series.
     pub(crate) canon: Canon,
     /// Processes that sent telemetry.

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use model::{
     LABELS_PER_SERIES_MAX, Labels, MetricKind, NAME_BYTES_MAX, REFUSED_LABELS, RESERVED_LABELS, RunId,
-    RunPath, Sample, SeriesIdentity,
+    RunPath, Sample, SeriesIdentity, is_stale_marker,
 };
 use store::{AppendError, Batch, Bounds, Collision, MetricMetadata, Receipt, SeriesBatch, SeriesId};
 
+use crate::adapters::LISTING;
 use crate::app::Shared;
 use crate::canonical::Origin;
 use crate::far::Outgoing;
@@ -90,10 +91,29 @@ impl Intake {
         labels: impl Iterator<Item = (&'l str, &'l str)>,
         samples: Vec<Sample>,
     ) -> Option<SeriesId> {
+        let labels: Vec<(&str, &str)> = labels.collect();
+        if labels.contains(&("__name__", LISTING)) {
+            self.listing(shared, &labels, &samples);
+            return None;
+        }
         let at = self.batch.series.len();
-        self.series(labels, samples);
+        self.series(labels.into_iter(), samples);
         let known = self.batch.series.get(at).map(|series| &series.identity);
         known.and_then(|identity| shared.store.series_number(identity))
+    }
+
+    /// Adds the samples of a series that lists adapters to those of each of them. That a list has ended says
+    /// nothing: its adapters go on in others.
+    fn listing(&mut self, shared: &Shared, labels: &[(&str, &str)], samples: &[Sample]) {
+        let door = self.door;
+        let samples: Vec<Sample> =
+            samples.iter().filter(|sample| !is_stale_marker(sample.value)).copied().collect();
+        for (rest, adapter, state) in shared.adapters.unlisted(labels) {
+            let job = rest.iter().find(|(name, _)| *name == "job").map_or("", |(_, job)| *job);
+            shared.metrics.folded_labels.add(&[door, "lora_adapter", job], samples.len() as u64);
+            let added = [("lora_adapter", adapter.as_str()), ("state", state)];
+            self.series(rest.iter().copied().chain(added), samples.clone());
+        }
     }
 
     /// Adds samples of a series; its name is the label `__name__`.

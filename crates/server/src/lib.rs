@@ -12,6 +12,7 @@
 
 mod about;
 mod access;
+mod adapters;
 mod adopt;
 mod api;
 mod app;
@@ -266,6 +267,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         turns: app::Turns::new(&config),
         known: known::Known::default(),
         canon,
+        adapters: adapters::Adapters::default(),
         sources: otlp::Sources::default(),
         streams,
         scraper: std::sync::Mutex::default(),

@@ -64,6 +64,8 @@ pub(crate) struct Metrics {
     pub(crate) otlp: Otlp,
     /// Points refused for a label that each of them has another value of.
     pub(crate) refused_labels: Family,
+    /// Points whose label is folded.
+    pub(crate) folded_labels: Family,
     /// Points refused, by door and reason.
     pub(crate) rejected: Family,
     /// Requests that brought points, by door and outcome.
@@ -137,6 +139,11 @@ impl Metrics {
                 "truegauge_ingest_refused_labels_total",
                 &["door", "label", "job"],
                 "Points refused for a label whose values never repeat, by the label and the job or project.",
+            ),
+            folded_labels: Family::new(
+                "truegauge_ingest_folded_labels_total",
+                &["door", "label", "job"],
+                "Points with a label of which the busiest values are kept, by the label and the job.",
             ),
             rejected: Family::new(
                 "truegauge_ingest_rejected_total",
@@ -222,6 +229,7 @@ impl Metrics {
                 .into_iter()
                 .chain([
                     &self.refused_labels,
+                    &self.folded_labels,
                     &self.odd_points,
                     &self.exemplars,
                     &self.otlp.spans,

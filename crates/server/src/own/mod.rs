@@ -105,6 +105,15 @@ pub(crate) fn spawn(app: &App) {
     });
 }
 
+/// A label's name beside those of the server itself, as a scrape has it.
+fn exported(label: &str) -> &str {
+    match label {
+        "job" => "exported_job",
+        "instance" => "exported_instance",
+        other => other,
+    }
+}
+
 /// Stores everything once. What a busy or full store refuses is counted and comes anew next time.
 fn round(shared: &Shared, instance: &str, known: &mut runs::Known) {
     let time_ms = now_ms();
@@ -122,7 +131,7 @@ fn round(shared: &Shared, instance: &str, known: &mut runs::Known) {
             Entry::Sample(found) if series < SERIES_MAX => {
                 series += 1;
                 let own = [("__name__", &*found.name), ("job", JOB), ("instance", instance)];
-                let labels = found.labels.iter().map(|label| (&*label.name, &*label.value));
+                let labels = found.labels.iter().map(|label| (exported(&label.name), &*label.value));
                 put(&mut intake, &Labels::from_pairs(labels.chain(own)), found.value);
             }
             Entry::Sample(_) => intake.refuse("own_series_limit", 1, String::new),

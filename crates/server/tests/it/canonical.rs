@@ -1,5 +1,7 @@
 //! Pages of engines and exporters, scraped: what they are under canonical names.
 
+use std::fmt::Write as _;
+
 use crate::pages::{Pages, Scraping, eventually, sample};
 
 /// A card as dcgm-exporter names it, before and after DCGM 4.6.
@@ -8,7 +10,8 @@ fn dcgm(power: &str, host: &str, names: &[(&str, &str)]) -> String {
         "gpu=\"3\",UUID=\"GPU-aa\",pci_bus_id=\"00000000:1B:00.0\",device=\"nvidia3\",modelName=\"NVIDIA H100 80GB HBM3\",{host}=\"n1\",DCGM_FI_DRIVER_VERSION=\"580.95.05\",pod=\"p\""
     );
     let rows = [("DCGM_FI_DEV_POWER_USAGE", power)].into_iter().chain(names.iter().copied());
-    rows.map(|(name, value)| format!("{name}{{{labels}}} {value}\n")).collect()
+    let rows: Vec<String> = rows.map(|(name, value)| format!("{name}{{{labels}}} {value}\n")).collect();
+    rows.concat()
 }
 
 /// The values of the specification's samples: query and value.
@@ -246,8 +249,8 @@ fn energy_never_falls_through_steps_back_restarts_and_new_beginnings() {
 fn hostile_pages_leave_what_is_sound() {
     let pages = Pages::start();
     let mut wide = String::from("vllm:num_requests_running{model_name=\"m\"} 3\n");
-    for n in 0..49_000 {
-        wide.push_str(&format!("filler{{n=\"{n}\"}} 1\n"));
+    for n in 0..199_000 {
+        let _infallible = writeln!(wide, "filler{{n=\"{n}\"}} 1");
     }
     pages.set("wide", wide);
     pages.set(
@@ -268,4 +271,31 @@ fn hostile_pages_leave_what_is_sound() {
         [],
         "a page is taken whole"
     );
+}
+
+#[test]
+fn a_label_that_never_repeats_is_refused_with_its_job_and_adapters_are_told_one_by_one() {
+    let pages = Pages::start();
+    let lists = |n: u32| {
+        let list = |from: u32| (from..from + 3).map(|n| format!("a{n}")).collect::<Vec<_>>().join(",");
+        format!(
+            "vllm:lora_requests_info{{running_lora_adapters=\"{}\",waiting_lora_adapters=\"\",max_lora=\"4\"}} {n}\nvllm:num_requests_running{{model_name=\"m\",request_id=\"r{n}\"}} 1\nvllm:num_requests_waiting{{model_name=\"m\"}} {n}\n",
+            list(n)
+        )
+    };
+    pages.set("e", lists(1));
+    let url = pages.url("e");
+    let server = Scraping::with_config(move |config| {
+        config.scrape = vec![url.clone()];
+        config.own_metrics = true;
+        config.own_metrics_interval = std::time::Duration::from_millis(50);
+    });
+    server.becomes("tg_engine_requests_waiting", 1.0);
+    pages.set("e", lists(2));
+    server.becomes("vllm:lora_requests_info{lora_adapter=\"a4\",state=\"running\"}", 2.0);
+    assert_eq!(server.value("count(vllm:lora_requests_info)"), Some(4.0), "a1 to a4, not their combinations");
+    assert_eq!(server.query("{__name__=~\".+\",running_lora_adapters!=\"\"}"), []);
+    assert_eq!(server.query("{__name__=~\".+\",request_id!=\"\"}"), []);
+    let refused = "truegauge_ingest_refused_labels_total{label=\"request_id\",door=\"scrape\",exported_job!=\"\",job=\"truegauge\"}";
+    eventually("the label is told with its job", || server.value(&format!("{refused} > bool 0")));
 }

@@ -2,6 +2,7 @@
 //! where series come in.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
@@ -81,7 +82,8 @@ impl Prometheus {
             .stdout(Stdio::null())
             .stderr(fs::File::create(folder.join("prometheus.log")).unwrap())
             .spawn();
-        Self { child: child.expect("`prometheus` is missing: apt-get install prometheus"), port }
+        assert!(child.is_ok(), "`prometheus` is missing: apt-get install prometheus");
+        Self { child: child.unwrap(), port }
     }
 
     fn all(&self) -> BTreeMap<String, f64> {
@@ -131,13 +133,17 @@ fn rules_and_ingest_make_the_same_of_every_page() {
     let pages = Pages::start();
     pages.set("own", OWN);
     let samples: Vec<&str> = SAMPLES.into_iter().filter(|name| sample(name).is_some()).collect();
-    samples.iter().for_each(|name| pages.set(name, sample(name).unwrap()));
+    for name in &samples {
+        pages.set(name, sample(name).unwrap());
+    }
     let mut scraped = String::from("scrape_configs:\n");
     for name in samples.iter().copied().chain(["own"]) {
         let host = pages.url("").trim_start_matches("http://").trim_end_matches('/').to_owned();
-        scraped.push_str(&format!(
-            "- {{job_name: {name}, scrape_interval: 1s, scrape_timeout: 1s, metrics_path: /{name}, static_configs: [{{targets: [\"{host}\"]}}]}}\n"
-        ));
+        let target = format!("static_configs: [{{targets: [\"{host}\"]}}]");
+        let _infallible = writeln!(
+            scraped,
+            "- {{job_name: {name}, scrape_interval: 1s, scrape_timeout: 1s, metrics_path: /{name}, {target}}}"
+        );
     }
     let folder = tempfile::tempdir().unwrap();
     let vocabulary = Vocabulary::embedded();
