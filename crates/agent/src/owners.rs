@@ -221,6 +221,9 @@ impl Look {
 
     /// Every process that computes on a card or holds a lock of one.
     fn usages(&mut self, boards: &[Board]) -> Vec<Usage> {
+        if boards.is_empty() {
+            return Vec::new();
+        }
         let pods = pods::names(&self.options.pod_logs);
         let holders = claims::holders(&self.options.claims, &self.options.boot_id);
         let mut seen: HashMap<u32, Option<Process>> = HashMap::new();

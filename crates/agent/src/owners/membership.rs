@@ -211,6 +211,9 @@ mod tests {
             None,
             Some(("28", Some("interactive"))),
         );
+        // As Slurm 22.05 was seen to make them, among groups of others.
+        let real = "9:name=systemd:/\n6:freezer:/slurm_vm/uid_0/job_3/step_0\n5:devices:/\n4:memory:/api/f00d\n0::/\n";
+        check(real, None, None, Some(("3", Some("0"))));
         check("4:memory:/slurm_node7/uid_0/job_5", None, None, Some(("5", None)));
         check("0::/system.slice/slurmstepd.scope/system", None, None, None);
         check(&format!("0::/system.slice/docker-{ID}.scope"), None, Some("c0ffee00c0ff"), None);
