@@ -11,6 +11,8 @@ use crate::output::Failure;
 
 /// How far ahead a step may end for a rank to wait for it; none ends later unless the job is held up.
 const HORIZON_SECONDS: f64 = 600.0;
+/// Time between two samples of a rank's machine: short, since a scenario is.
+const SAMPLED_EVERY: Duration = Duration::from_secs(5);
 /// How long a rank rests when its job is held up.
 const REST: Duration = Duration::from_millis(200);
 
@@ -49,7 +51,12 @@ impl Series {
 /// Plays one rank, whose place in the job the environment says, until the process ends.
 pub(super) fn one(play: &Play, job: usize, rank: usize) -> Result<(), Failure> {
     let job = open(play, job)?;
-    let config = Config { gpu_library: play.driver.clone(), ..Config::from_env() };
+    let config = Config {
+        gpu_library: play.driver.clone(),
+        capture_grace: SAMPLED_EVERY,
+        system_metrics_interval: SAMPLED_EVERY,
+        ..Config::from_env()
+    };
     let run = start(play, &job, config)?;
     let tokens = job.group().tokens / job.ranks().len().max(1) as f64;
     let series = Series::of(&run, &[])?;
