@@ -270,6 +270,26 @@ mod tests {
     }
 
     #[test]
+    fn a_longer_word_is_another_device() {
+        for gpu in &GPUS {
+            for end in ["0", "1", "S", "X", "G"] {
+                let longer = |word: &&str| format!("{}{end}", word.split('|').next().unwrap());
+                for at in 0..gpu.words.len() {
+                    let mut words: Vec<String> =
+                        gpu.words.iter().map(|word| word.split('|').next().unwrap().to_owned()).collect();
+                    words[at] = longer(&gpu.words[at]);
+                    let name = words.join(" ");
+                    let found = find(&name).map(|found| found.id);
+                    assert_ne!(found, Ok(gpu.id), "{name}");
+                }
+            }
+        }
+        assert_eq!(find("NVIDIA A100-SXM4-80GB").map(|gpu| gpu.id), Ok("a100-sxm-80"), "no A10");
+        assert_eq!(find("NVIDIA L40S").map(|gpu| gpu.id), Ok("l40s"), "no L4");
+        assert_eq!(find("NVIDIA X900").map(|gpu| gpu.id), Err(NoPeak::UnknownDevice));
+    }
+
+    #[test]
     fn figures_are_dense_and_of_the_format_asked_for() {
         let h100 = find("h100-sxm").unwrap();
         assert_eq!(h100.flops(Dtype::Bf16), Some(989e12));

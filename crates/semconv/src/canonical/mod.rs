@@ -8,12 +8,14 @@ use model::Desc;
 mod engine;
 mod gpu;
 mod node;
+mod run;
 mod site;
 mod verdict;
 
 pub use engine::*;
 pub use gpu::*;
 pub use node::*;
+pub use run::*;
 pub use site::*;
 pub use verdict::*;
 
@@ -51,7 +53,7 @@ pub const THROTTLE_BITS: [(u64, &str); 6] = [
 ];
 
 /// Every table.
-const TABLES: [&[Desc]; 5] = [GPUS, NODES, ENGINES, SITES, VERDICTS];
+const TABLES: [&[Desc]; 6] = [RUNS, GPUS, NODES, ENGINES, SITES, VERDICTS];
 
 /// Every canonical metric.
 pub fn all() -> impl Iterator<Item = &'static Desc> {

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use model::Labels;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -369,4 +370,26 @@ fn a_users_source_gets_a_file_of_rules_of_its_own() {
     assert_eq!(name, "mapping-mine.yml");
     let rule = "      - record: tg_engine_requests_waiting\n        expr: |\n          max without (shard) ({__name__=~\"mine_queue|mine_waiting\"}) * 2\n        labels: {engine: \"mine\"}\n";
     assert!(text.ends_with(rule), "{text}");
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_vocabulary_or_a_word_on_why_not(text in ".{0,200}") {
+        let _answer = Vocabulary::default().with("any.toml", &text);
+    }
+
+    /// A file with a line that is gone or twice is read or refused, and never maps to what is not canonical.
+    #[test]
+    fn a_damaged_file_never_maps_astray(file in 0..FILES.len(), at in 0_usize..400, twice: bool) {
+        let (name, text) = FILES[file];
+        let mut lines: Vec<&str> = text.lines().collect();
+        let at = at % lines.len();
+        if twice { lines.insert(at, lines[at]); } else { lines.remove(at); }
+        if let Ok(read) = Vocabulary::default().with(name, &lines.join("\n")) {
+            for row in read.sources().iter().flat_map(|source| &source.rows) {
+                prop_assert!(row.scale > 0.0 && row.per > 0.0 && !row.from.is_empty());
+                prop_assert!(row.to.is_none_or(|to| (to.kind == MetricKind::Histogram) == row.is_histogram()));
+            }
+        }
+    }
 }

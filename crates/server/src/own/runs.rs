@@ -6,29 +6,31 @@ use model::{
     Labels, NANOS_PER_SECOND, RunId, RunRecord, RunState, SeriesIdentity, series_identity, stale_marker,
 };
 
+use semconv::canonical;
+
 use crate::app::Shared;
 use crate::clock::to_ms;
 use crate::far::is_copy;
 use crate::peak;
 
 /// How a run stands: 1 with the label `state`.
-const STATE: &str = "tg_run_state";
+const STATE: &str = canonical::RUN_STATE.name;
 /// When a process of the run was heard last, seconds since the epoch.
-const HEARTBEAT: &str = "tg_run_last_heartbeat_timestamp_seconds";
+const HEARTBEAT: &str = canonical::RUN_LAST_HEARTBEAT_TIMESTAMP_SECONDS.name;
 /// The latest time of a point of the run, seconds since the epoch.
-const POINT: &str = "tg_run_last_point_timestamp_seconds";
+const POINT: &str = canonical::RUN_LAST_POINT_TIMESTAMP_SECONDS.name;
 
 /// After how long a silence a run is taken for gone that is known by what it exports only, seconds. Such
 /// a run never says that it ends.
-const SILENT_AFTER: &str = "tg_run_silent_after_seconds";
+const SILENT_AFTER: &str = canonical::RUN_SILENT_AFTER_SECONDS.name;
 /// How many GPUs the run has, with their model and the format of its computation.
-const GPUS: &str = "tg_run_gpus";
+const GPUS: &str = canonical::RUN_GPUS.name;
 /// Parameters of its model; `kind` is `total` or `active`.
-const PARAMETERS: &str = "tg_run_model_parameters";
+const PARAMETERS: &str = canonical::RUN_MODEL_PARAMETERS.name;
 /// Floating-point operations of training its model by one token.
-const FLOPS_PER_TOKEN: &str = "tg_run_flops_per_token";
+const FLOPS_PER_TOKEN: &str = canonical::RUN_FLOPS_PER_TOKEN.name;
 /// What one GPU of a model can do at most in a format, by the catalogue; of no run.
-const PEAK: &str = "tg_peak_flops";
+const PEAK: &str = canonical::PEAK_FLOPS.name;
 
 /// Most runs that are stated; those heard latest come first.
 const RUNS_MAX: usize = 2_000;
