@@ -1,6 +1,6 @@
 //! What an original series gives, by the vocabulary.
 
-use model::Labels;
+use model::{Labels, RESERVED_LABELS};
 use semconv::canonical::{
     GPU_ENERGY_JOULES_TOTAL, GPU_INFO, GPU_OWNER_INFO, GPU_POWER_LIMIT_WATTS, GPU_UNSUPPORTED_INFO,
 };
@@ -62,6 +62,10 @@ pub(super) fn ways(vocabulary: &Vocabulary, original: &Labels) -> Vec<Way> {
 fn way(vocabulary: &Vocabulary, hit: Hit, original: &Labels) -> Option<Way> {
     let (source, row) = vocabulary.get(hit)?;
     let metric = row.to?.name;
+    // Cards are everybody's: who is confined to a project has no say in them.
+    if source.of == Of::Gpu && RESERVED_LABELS.iter().any(|label| original.get(label).is_some()) {
+        return None;
+    }
     let labels = source.map(row, hit.part, original)?;
     let unsupported = (source.of == Of::Gpu && hit.part == Part::Whole).then(|| unsupported(metric, &labels));
     let group = (metric, row.set.clone());
@@ -104,4 +108,23 @@ fn unsupported(metric: &str, labels: &Labels) -> Labels {
     let field = metric.trim_start_matches(GPU_PREFIX);
     let of_card = labels.iter().filter(|(name, _)| ["host", "gpu", "uuid", "gi"].contains(name));
     Labels::from_pairs(of_card.chain([("__name__", GPU_UNSUPPORTED_INFO.name), ("field", field)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(labels: &[(&str, &str)]) -> Vec<String> {
+        let ways = ways(&Vocabulary::embedded(), &Labels::from_pairs(labels.iter().copied()));
+        ways.into_iter().map(|way| way.labels.to_string()).collect()
+    }
+
+    #[test]
+    fn who_is_confined_to_a_project_tells_of_engines_within_it_and_of_no_card() {
+        let engine = [("__name__", "vllm:num_requests_waiting"), ("model_name", "m"), ("project", "p")];
+        assert_eq!(names(&engine), ["tg_engine_requests_waiting{engine=\"vllm\",model=\"m\",project=\"p\"}"]);
+        let card = [("__name__", "DCGM_FI_DEV_GPU_TEMP"), ("UUID", "u"), ("gpu", "0"), ("hostname", "h")];
+        assert_eq!(names(&card), ["tg_gpu_temperature_celsius{gpu=\"0\",host=\"h\",uuid=\"u\"}"]);
+        assert_eq!(names(&[&card[..], &[("project", "p")]].concat()), [""; 0]);
+    }
 }

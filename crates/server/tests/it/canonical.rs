@@ -2,6 +2,10 @@
 
 use std::fmt::Write as _;
 
+use model::Sample;
+use prost::Message;
+use wire::push::{Node, PushRequest, Series};
+
 use crate::pages::{Pages, Scraping, eventually, sample};
 
 /// A card as dcgm-exporter names it, before and after DCGM 4.6.
@@ -298,4 +302,57 @@ fn a_label_that_never_repeats_is_refused_with_its_job_and_adapters_are_told_one_
     assert_eq!(server.query("{__name__=~\".+\",request_id!=\"\"}"), []);
     let refused = "truegauge_ingest_refused_labels_total{label=\"request_id\",door=\"scrape\",exported_job!=\"\",job=\"truegauge\"}";
     eventually("the label is told with its job", || server.value(&format!("{refused} > bool 0")));
+}
+
+/// What a node's agent pushes of the card `GPU-aa`: the value of each metric, `seconds` from now.
+fn push(server: &Scraping, sequence: u64, host: &str, seconds: i64, values: &[(&str, f64)]) {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let time_ns = i64::try_from(now.as_nanos()).unwrap() + seconds * 1_000_000_000;
+    let labels = [("host", host), ("gpu", "3"), ("uuid", "GPU-aa")];
+    let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let series = |(name, value): &(&str, f64)| {
+        Series::new(name, &labels, "", &[Sample { time_ns, value: *value, step: None }])
+    };
+    let node = Node { host: host.into(), interval_ms: 10_000, agent_id: vec![7; 16], ..Node::default() };
+    let request = PushRequest {
+        client_id: vec![9; 16],
+        sequence,
+        node: Some(node),
+        series: values.iter().map(series).collect(),
+        ..PushRequest::default()
+    };
+    let url = format!("{}/api/tg/v1/push", server.url());
+    let answer = ureq::post(&url).content_type(wire::push::CONTENT_TYPE).send(request.encode_to_vec());
+    assert_eq!(answer.unwrap().status(), 200);
+}
+
+#[test]
+fn a_card_that_the_agent_reports_has_no_series_from_an_exporter() {
+    let pages = Pages::start();
+    pages.set("d", dcgm("400", "hostname", &[("DCGM_FI_DEV_GPU_TEMP", "60")]));
+    let server = Scraping::of(&pages, &["d"]);
+    server.becomes("tg_gpu_power_watts{host=\"n1\"}", 400.0);
+    push(&server, 1, "n1.site", 0, &[("tg_gpu_power_watts", 555.0)]);
+    server.becomes("sum(tg_gpu_power_watts)", 555.0);
+    server.vanishes("tg_gpu_temperature_celsius");
+    pages.set("d", dcgm("401", "hostname", &[]));
+    pages.settle("d");
+    server.becomes("DCGM_FI_DEV_POWER_USAGE", 401.0);
+    assert_eq!(server.value("sum(tg_gpu_power_watts)"), Some(555.0));
+    assert!(server.text("/metrics").contains("truegauge_canonical_dropped_total{reason=\"agent\"}"));
+}
+
+#[test]
+fn an_agents_energy_counter_is_made_one_that_never_falls_through_a_restart() {
+    let pages = Pages::start();
+    let mut server = Scraping::of(&pages, &[]);
+    let energy = "tg_gpu_energy_joules_total";
+    push(&server, 1, "n1", -20, &[(energy, 1e9), ("tg_gpu_power_limit_watts", 700.0)]);
+    push(&server, 2, "n1", -10, &[(energy, 1e9 - 200.0)]);
+    server.becomes(energy, 1e9);
+    server.restart();
+    push(&server, 3, "n1", 0, &[(energy, 1e9 + 5_000.0)]);
+    server.becomes(energy, 1e9 + 5_000.0);
+    assert_eq!(server.value(&format!("resets({energy}[5m])")), Some(0.0));
+    assert_eq!(server.value(&format!("count_over_time({energy}[5m])")), Some(3.0));
 }
