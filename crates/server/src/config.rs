@@ -674,6 +674,8 @@ fn flat(table: toml::Table) -> Vec<(String, toml::Value)> {
     let mut keys = Vec::new();
     for (key, value) in table {
         match value {
+            // An agent's settings, which may lie in the same file.
+            toml::Value::Table(_) if key == "agent" => {}
             toml::Value::Table(section) => {
                 keys.extend(section.into_iter().map(|(inner, value)| (format!("{key}_{inner}"), value)));
             }
@@ -783,6 +785,8 @@ mod tests {
         assert_eq!(resolve(&[], &[], file).map(port), Ok(1));
         assert_eq!(resolve(&[], &[], "").map(port), Ok(9494));
         assert_eq!(resolve(&[], &env, file).map(|c| c.reserve_bytes), Ok(5));
+        // Settings of an agent stay out of it.
+        assert_eq!(resolve(&[], &[], "[agent]\nlisten = '127.0.0.1:9'\nnames = 'tg'").map(port), Ok(9494));
         let section = "[query]\ntime_max = '30s'\nconcurrency = 3";
         let query = resolve(&[], &[("TRUEGAUGE_QUERY_CONCURRENCY", "4")], section).unwrap().query;
         assert_eq!((query.time_max, query.concurrency), (Duration::from_secs(30), 4));
