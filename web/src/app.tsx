@@ -21,6 +21,8 @@ const fleetPage = () => import('./pages/fleet').then((m) => m.FleetPage);
 
 const gpuPage = () => import('./pages/gpu').then((m) => m.GpuPage);
 
+const inferencePage = () => import('./pages/inference').then((m) => m.InferencePage);
+
 const loginPage = () => import('./pages/login').then((m) => m.LoginPage);
 
 const comparePage = () => import('./pages/compare').then((m) => m.ComparePage);
@@ -38,6 +40,12 @@ export function App() {
         },
         { keys: 'g r', does: 'Runs', group: 'Everywhere', run: () => open(`/runs${keptQuery()}`) },
         { keys: 'g f', does: 'Fleet', group: 'Everywhere', run: () => open(`/fleet${keptQuery()}`) },
+        {
+          keys: 'g i',
+          does: 'Inference',
+          group: 'Everywhere',
+          run: () => open(`/inference${keptQuery()}`),
+        },
         {
           keys: 'g e',
           does: 'Explore',
@@ -75,6 +83,8 @@ function Page({ route }: { route: Route }) {
       return <Later page={fleetPage} />;
     case 'gpu':
       return <Later key={`${route.host} ${route.gpu}`} page={gpuPage} />;
+    case 'inference':
+      return <Later page={inferencePage} />;
     case 'login':
       return <Later page={loginPage} />;
     case 'compare':

@@ -21,7 +21,8 @@ export function Snippet() {
   );
 }
 
-function Block({ title, text }: { title: string; text: string }) {
+/** Text with its title and a button that copies it. */
+export function Block({ title, text }: { title: string; text: string }) {
   return (
     <figure>
       <figcaption>

@@ -59,6 +59,9 @@ export function TopBar() {
         <Link href="/fleet" current={route.page === 'fleet' || route.page === 'gpu'}>
           Fleet
         </Link>
+        <Link href="/inference" current={route.page === 'inference'}>
+          Inference
+        </Link>
         <Link href="/explore" current={route.page === 'explore'}>
           Explore
         </Link>

@@ -2,6 +2,7 @@
 import { effect, type ReadonlySignal, type Signal, useSignal } from '@preact/signals';
 import type { RefObject } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
+import type uPlot from 'uplot';
 import { valueRange } from '../charts/extent';
 import { type Moved, plotEvents } from '../charts/gestures';
 import { factorOf, ink, type PlotModel, seriesId } from '../charts/model';
@@ -26,6 +27,11 @@ export interface Choice {
   axis: Axis;
   /** Whether the min-max band is drawn. */
   envelope: boolean;
+  /** Whether the axis is logarithmic; as the page says where this does not. */
+  log?: boolean;
+  /** Draws behind the lines, and above them. */
+  behind?: (u: uPlot) => void;
+  above?: (u: uPlot) => void;
 }
 
 const SMALLEST = 40;
@@ -60,7 +66,7 @@ export function useOverlayPlot(
       resize.disconnect();
       plot.destroy();
     };
-  }, [page, answer, choice.unit, choice.zero, axis]);
+  }, [page, answer, choice.unit, choice.zero, choice.log, axis]);
 }
 
 function modelOf(page: OverlayPage, all: Shape, choice: Choice, size: [number, number]): PlotModel {
@@ -70,7 +76,7 @@ function modelOf(page: OverlayPage, all: Shape, choice: Choice, size: [number, n
   const whole = { ...all, lines };
   const shape = factor > 1 ? divided(whole, factor) : whole;
   const range = page.rangeOf(choice.axis);
-  const log = view.logAll.value;
+  const log = choice.log ?? view.logAll.value;
   const extents = shape.lines.map((l) => ({ y: l.raw, min: l.min, max: l.max }));
   const how = { envelope: choice.envelope, clip: false, log, zero: choice.zero };
   return {
@@ -78,7 +84,11 @@ function modelOf(page: OverlayPage, all: Shape, choice: Choice, size: [number, n
     looks: shape.lines.map((line) => {
       const slot = page.slot(line.labels);
       const back = hover !== null && hover !== seriesId(line.labels);
-      return { stroke: ink.value.series(slot), dash: slotDash(slot), alpha: back ? 0.3 : 1 };
+      return {
+        stroke: ink.value.series(slot),
+        dash: page.dash?.(line.labels) ?? slotDash(slot),
+        alpha: back ? 0.3 : 1,
+      };
     }),
     range,
     y: valueRange(shape.x, extents, range.from, range.to, how) ?? (log ? [1, 10] : [0, 1]),
@@ -93,5 +103,7 @@ function modelOf(page: OverlayPage, all: Shape, choice: Choice, size: [number, n
     stale: null,
     factor,
     named: false,
+    behind: choice.behind,
+    above: choice.above,
   };
 }

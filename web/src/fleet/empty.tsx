@@ -1,21 +1,5 @@
 /** A server that no node reports to. */
-import { copy } from '../lib/download';
-
-function Block({ title, text }: { title: string; text: string }) {
-  return (
-    <figure>
-      <figcaption>
-        {title}
-        <button type="button" onClick={() => copy(text, title.toLowerCase())}>
-          Copy
-        </button>
-      </figcaption>
-      <pre>
-        <code>{text}</code>
-      </pre>
-    </figure>
-  );
-}
+import { Block } from '../components/snippet';
 
 /** The agent's one command, and what to do where an exporter runs already. */
 export function EmptyFleet() {

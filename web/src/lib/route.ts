@@ -20,6 +20,7 @@ export type Route =
   | { page: 'explore' }
   | { page: 'fleet' }
   | { page: 'gpu'; host: string; gpu: string }
+  | { page: 'inference'; model: string | null }
   | { page: 'compare' }
   | { page: 'login' }
   | { page: 'home' }
@@ -46,6 +47,8 @@ export function parseRoute(path: string): Route {
   if (first === 'fleet' && rest.length === 0) return { page: 'fleet' };
   if (first === 'fleet' && rest.length === 2)
     return { page: 'gpu', host: unpart(rest[0]), gpu: unpart(rest[1]) };
+  if (first === 'inference' && rest.length <= 1)
+    return { page: 'inference', model: rest.length === 1 ? unpart(rest[0]) : null };
   if (first === 'compare' && rest.length === 0) return { page: 'compare' };
   if (first === 'login' && rest.length === 0) return { page: 'login' };
   if (first === 'r' && rest.length === 1) return { page: 'short', runId: unpart(rest[0]) };
@@ -73,4 +76,9 @@ export function runPath(scope: Scope, runId: string, tab: Tab = 'charts'): strin
 /** A GPU's page; `uuid` says which card is meant when another one has its number now. */
 export function gpuPath(host: string, gpu: string, uuid = ''): string {
   return `/fleet/${part(host)}/${part(gpu)}${uuid && `?uuid=${encodeURIComponent(uuid)}`}`;
+}
+
+/** The Inference page; of one model where one is named. */
+export function inferencePath(model: string | null = null): string {
+  return model === null ? '/inference' : `/inference/${part(model)}`;
 }

@@ -1,0 +1,199 @@
+/** Numbers, models and verdicts in words. */
+import { formatCount, formatValue, THIN } from '../lib/number';
+import { shown } from '../lib/text';
+import { type Figure, type Figures, type Model, numberOf, type Replica } from './answers';
+
+/** What a figure is called in the table, and how it is written. */
+export interface Column {
+  key: string;
+  title: string;
+  unit: string;
+  hint: string;
+  /** A second figure after a slash. */
+  and?: string;
+  write: (value: number) => string;
+}
+
+/** Three digits: a table is scanned, the chart is read. */
+export function brief(value: number): string {
+  if (!Number.isFinite(value)) return formatValue(value);
+  if (value === 0) return '0';
+  if (Math.abs(value) < 0.0005) return formatValue(Number(value.toPrecision(2)));
+  const size = Math.abs(value);
+  if (size >= 999_500) return formatValue(Number(value.toPrecision(3)));
+  if (size >= 9999.5) return `${(value / 1000).toFixed(size < 99_950 ? 1 : 0)}${THIN}k`;
+  if (size >= 1000) return formatCount(value);
+  const text = value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : size >= 0.1 ? 2 : 3);
+  return text.replace(/\.0+$/, '');
+}
+
+const ms = (value: number) => brief(value * 1000);
+const whole = (value: number) => formatCount(Math.round(value));
+const ratio = (value: number) => value.toFixed(2);
+
+/** The figures of the table in their order. */
+export const COLUMNS: Column[] = [
+  {
+    key: 'ttft_p50',
+    title: 'TTFT p50',
+    unit: 's',
+    hint: 'Time to the first token, the middle one',
+    write: brief,
+  },
+  { key: 'ttft_p95', title: 'TTFT p95', unit: 's', hint: 'Time to the first token, 95 of 100', write: brief },
+  {
+    key: 'itl_p50',
+    title: 'ITL p50',
+    unit: 'ms',
+    hint: 'Time between two tokens, the middle one',
+    write: ms,
+  },
+  { key: 'itl_p99', title: 'ITL p99', unit: 'ms', hint: 'Time between two tokens, 99 of 100', write: ms },
+  { key: 'running', title: 'Running', unit: '', hint: 'Requests that are worked on', write: whole },
+  { key: 'waiting', title: 'Waiting', unit: '', hint: 'Requests that wait for room', write: whole },
+  {
+    key: 'kv_usage',
+    and: 'kv_usage_max',
+    title: 'KV use /',
+    unit: 'max',
+    hint: 'Use of the KV cache: mean of the replicas, and the fullest',
+    write: ratio,
+  },
+  {
+    key: 'preemptions_per_second',
+    title: 'Preempt.',
+    unit: '/s',
+    hint: 'Requests put back for want of memory',
+    write: brief,
+  },
+  {
+    key: 'output_tokens_per_second',
+    title: 'out',
+    unit: 'tok/s',
+    hint: 'Tokens written a second, all replicas',
+    write: brief,
+  },
+  {
+    key: 'cache_hit_ratio',
+    title: 'Cache',
+    unit: 'hits',
+    hint: 'Share of prompt tokens found in a cache',
+    write: ratio,
+  },
+  {
+    key: 'spec_acceptance',
+    title: 'Drafts',
+    unit: 'kept',
+    hint: 'Share of drafted tokens that were accepted',
+    write: ratio,
+  },
+];
+
+/** What a model is called. */
+export const modelName = (model: string, limit = 48) =>
+  model === '' ? 'no model name' : shown(model, limit);
+
+/** What a replica is called. */
+export const replicaName = ({ instance, dp_rank }: Pick<Replica, 'instance' | 'dp_rank'>, ranks: boolean) =>
+  `${instance}${ranks && dp_rank ? ` · rank ${dp_rank}` : ''}`;
+
+/** How much a model asks for attention. */
+export type Need = 'crit' | 'warn' | 'ok' | 'info';
+
+const HELD = ['kv_full', 'queueing', 'memory_bound'];
+
+/** From what is down and what holds it back. */
+export function needOf(model: Model): Need {
+  const { up, total } = model.targets;
+  if (total > 0 && up === 0) return 'crit';
+  if (up < total || HELD.includes(model.verdict?.kind ?? '')) return 'warn';
+  return model.verdict === null ? 'info' : 'ok';
+}
+
+/** Behind every name. */
+const LAST = '\uffff';
+const RANK: Need[] = ['crit', 'warn', 'info', 'ok'];
+
+/** The one that needs a look first; of equals by name. */
+export function ordered(models: Model[]): Model[] {
+  const rank = (model: Model) => RANK.indexOf(needOf(model));
+  const name = ({ model }: Model) => model || LAST;
+  return models.toSorted((a, b) => rank(a) - rank(b) || (name(a) < name(b) ? -1 : 1));
+}
+
+const KINDS: Record<string, string> = {
+  memory_bound: 'memory-bound',
+  compute_bound: 'compute-bound',
+  kv_full: 'KV cache full',
+  queueing: 'queueing',
+  idle: 'idle',
+};
+
+const LATENCIES = ['ttft_p50', 'itl_p50', 'e2e_p50'];
+
+/** Whether no latency is known since the engine tells none. */
+export function withoutHistograms(values: Figures): boolean {
+  return LATENCIES.every((key) => (values[key]?.reason ?? '').includes(' sent no '));
+}
+
+/** What one has to know of a model, in a few words. */
+export function toKnow(model: Model): string {
+  const { up, total } = model.targets;
+  const words = [
+    total - up > 0 ? `${total - up} ${total - up === 1 ? 'replica' : 'replicas'} down` : '',
+    KINDS[model.verdict?.kind ?? ''] ?? '',
+    up > 0 && withoutHistograms(model.values) ? 'no histograms' : '',
+  ].filter(Boolean);
+  return words.join(' · ');
+}
+
+/** The claim that a verdict makes, before its evidence. */
+export function claimOf(model: Model): string {
+  const name = model.model === '' ? 'The model without a name' : modelName(model.model);
+  switch (model.verdict?.kind) {
+    case 'memory_bound':
+      return `${name} is memory-bound, whatever “busy” says.`;
+    case 'compute_bound':
+      return `${name} is compute-bound.`;
+    case 'kv_full':
+      return `${name} has its KV cache full.`;
+    case 'queueing':
+      return `${name} has requests waiting.`;
+    case 'idle':
+      return `${name} is idle.`;
+    case undefined:
+      return `${name} tells nothing now.`;
+    default:
+      return `${name} has no known limit.`;
+  }
+}
+
+/** A figure as text; `null` where it is not known. */
+export function figureText(figure: Figure | undefined, write: (value: number) => string): string | null {
+  const value = numberOf(figure?.value);
+  return Number.isNaN(value) ? null : write(value);
+}
+
+const NUMBERS: Record<string, string> = {
+  busy: 'GPU busy',
+  tensor: 'tensor active',
+  dram: 'DRAM active',
+  power_ratio: 'power ÷ limit',
+  kv_usage_max: 'KV use, fullest',
+  running: 'running',
+  running_max: 'running, most',
+  waiting: 'waiting',
+  preemptions_per_second: 'preemptions',
+};
+
+/** What a number of a verdict is called. */
+export const numberName = (name: string) => NUMBERS[name] ?? shown(name, 32);
+
+const RATIOS = ['busy', 'tensor', 'dram', 'power_ratio', 'kv_usage_max'];
+
+/** A number of a verdict. */
+export function numberText(name: string, value: number | null, unit: string): string {
+  if (value === null) return '— unknown';
+  if (RATIOS.includes(name)) return formatValue(Number((value * 100).toPrecision(3)), '%');
+  return formatValue(Number(value.toPrecision(4)), unit);
+}
