@@ -343,9 +343,11 @@ fn values(shared: &Shared, ask: &GpuAsk, signal: &Signal, step_ms: i64) -> Resul
     let window =
         if signal.is_of_all_time() { ask.to_ms - ask.from_ms } else { step_ms.min(NOW_MS_MAX) }.max(least);
     let agg = if ask.worst { Agg::Worst } else { Agg::Median };
-    let mut values = at_time(shared, &signal.query(agg, window, ""), ask.to_ms)?;
+    // The last part of a time that ends on a whole one has hardly begun: what counts is what is known now.
+    let at_ms = ask.to_ms.min(ms(now_ns()));
+    let mut values = at_time(shared, &signal.query(agg, window, ""), at_ms)?;
     if let Some(query) = signal.query_over(window.max(NOW_MS_MAX), "") {
-        let over = at_time(shared, &query, ask.to_ms)?;
+        let over = at_time(shared, &query, at_ms)?;
         values = divided(values, &over);
     }
     Ok(values)
