@@ -271,7 +271,8 @@ fn check_event(host: &str, mut event: Event, refused: &mut Refused) -> Option<Ev
     }
     let kind = &event.kind;
     let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    let is_kind = (1..=KIND_BYTES_MAX).contains(&kind.len()) && is_word(kind);
+    let is_kind =
+        (1..=KIND_BYTES_MAX).contains(&kind.len()) && is_word(kind) && kind != fleet::INCIDENT_EVENT;
     let is_known = (1..=KEY_BYTES_MAX).contains(&event.key.len());
     let is_timed = event.time_ns.unsigned_abs() < TIME_NS_MAX;
     let are_labels = event.labels.len() <= LABELS_PER_SERIES_MAX

@@ -57,6 +57,7 @@ const RULES: &[(&str, &str, Needs)] = &[
     ("GET", "/api/tg/v1/fleet/nodes", READ_ALL),
     ("GET", "/api/tg/v1/fleet/gpus", READ_ALL),
     ("GET", "/api/tg/v1/incidents", READ),
+    ("POST", "/api/tg/v1/incidents/close", ADMIN_ALL),
     ("POST", "/api/tg/v1/backup", ADMIN_ALL),
     ("POST", "/api/tg/v1/points", READ),
     ("GET", "/api/tg/v1/stream", READ),

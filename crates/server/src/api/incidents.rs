@@ -1,9 +1,12 @@
 //! Incidents of devices: what failed, and what is to be done.
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::Uri;
+use axum::http::{StatusCode, Uri};
 use model::{NANOS_PER_MILLI, RunId};
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::{Params, shown};
 use crate::access::Caller;
@@ -33,6 +36,36 @@ pub(crate) async fn list(
     read(&app, move |shared| {
         let sees = |runs: &[String]| !caller.is_bounded() || runs.iter().any(|id| sees(shared, &caller, id));
         Ok(Json(incidents(shared, &ask, &sees)))
+    })
+    .await
+}
+
+/// What is closed, and by whom.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CloseBody {
+    /// The incident.
+    id: String,
+    /// Who says so, at most 64 characters are kept.
+    by: Option<String>,
+}
+
+/// Says that somebody has looked at a card and that it is well: all that is open on it ends.
+#[utoipa::path(post, operation_id = "closeIncident", path = "/api/tg/v1/incidents/close", request_body = CloseBody,
+    responses(
+        (status = 204), (status = 400, body = crate::error::ErrorBody),
+        (status = 403, body = crate::error::ErrorBody), (status = 404, body = crate::error::ErrorBody)
+    ))]
+pub(crate) async fn close(State(app): State<App>, body: Bytes) -> Result<StatusCode, ApiError> {
+    let CloseBody { id, by } = super::json_body(&body)?;
+    let by: String = by.unwrap_or_default().chars().filter(|c| !c.is_control()).take(64).collect();
+    let by = if by.trim().is_empty() { "somebody".to_owned() } else { by };
+    read(&app, move |shared| {
+        if crate::fleet::close(shared, &id, &by) {
+            return Ok(StatusCode::NO_CONTENT);
+        }
+        Err(ApiError::missing(format!("no incident `{}` is open", shown(&id)))
+            .hint("`GET /api/tg/v1/incidents` lists those that are"))
     })
     .await
 }

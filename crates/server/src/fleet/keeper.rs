@@ -22,8 +22,8 @@ const WAITING_MAX: usize = 10_000;
 const CARDS_MAX: usize = 200_000;
 /// Watched series that are kept in mind.
 const WATCHED_MAX: usize = 1_000_000;
-/// What the store called the event of an incident.
-pub(super) const INCIDENT: &str = "incident";
+/// Kind of the events that tell of incidents; nobody else may send it.
+pub(crate) const INCIDENT_EVENT: &str = "incident";
 
 /// What was told of an incident.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +90,30 @@ impl Keeper {
         if self.waiting.len() < WAITING_MAX {
             self.waiting.push(event);
         }
+    }
+
+    /// Ends all that is open on the card of an open incident, since somebody has looked at it; the event that
+    /// says so waits for the store. `false` when there is no such incident.
+    pub(super) fn close(&mut self, id: &str, by: &str, now_ns: i64) -> bool {
+        let mut open = self.incidents.open();
+        let Some(incident) = open.find(|incident| self.id_of(incident) == id) else { return false };
+        let device = &incident.device;
+        let mut labels = vec![("host".to_owned(), device.host.clone())];
+        let known = [("uuid", device.uuid.clone()), ("pci_bus_id", device.place.clone())];
+        labels.extend(known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        labels.push(("source".to_owned(), "person".to_owned()));
+        let event = Event {
+            time_ns: now_ns,
+            kind: INCIDENT_EVENT.to_owned(),
+            severity: Severity::Info,
+            key: format!("incident:{id}:closed:{now_ns}"),
+            labels,
+            text: format!("closed by {by}"),
+            body: json!({ "what": "closed", "id": id, "by": by }).to_string(),
+        };
+        drop(open);
+        self.tell(event);
+        true
     }
 
     /// What a watched series said last.
@@ -235,7 +259,7 @@ impl Keeper {
         });
         Event {
             time_ns,
-            kind: INCIDENT.to_owned(),
+            kind: INCIDENT_EVENT.to_owned(),
             severity: if what == "cleared" { Severity::Info } else { words::severity(told.action) },
             key: format!("incident:{}:{what}:{action}:{time_ns}", told.id),
             labels,
@@ -346,7 +370,7 @@ struct Named {
 
 impl Named {
     fn of(event: &Event) -> Option<Self> {
-        if event.kind != INCIDENT {
+        if event.kind != INCIDENT_EVENT {
             return None;
         }
         let body = bridge::body(event);

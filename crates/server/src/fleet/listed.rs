@@ -14,6 +14,8 @@ use crate::clock::to_ms;
 
 /// Incidents in one answer; of more the oldest are left out.
 const LISTED_MAX: usize = 2_000;
+/// Source of what a process wrote.
+const USERSPACE: &str = "userspace";
 
 /// Which incidents are asked for.
 #[derive(Debug, Clone, Default)]
@@ -115,7 +117,8 @@ pub(crate) struct EvidenceRow {
     text: String,
     /// The fault that it tells.
     code: Option<String>,
-    /// Who wrote it: `kernel`, or `userspace` for a process, whose lines change nothing.
+    /// Where it was read: `log`, `driver`, `inventory`, `series`; `userspace` for a process, whose lines change
+    /// nothing.
     source: &'static str,
     userspace: bool,
 }
@@ -323,15 +326,24 @@ fn codes(incident: &Incident) -> Vec<CodeRow> {
     incident.codes.iter().map(row).collect()
 }
 
+/// Where a line was read, by its key.
+fn source_of(key: Option<&str>) -> &'static str {
+    let key = key.and_then(|key| key.split_once('\0')).map_or("", |(_, key)| key);
+    let known = [("nvml:", "driver"), ("inventory:", "inventory"), ("series:", "series")];
+    known.iter().find(|(start, _)| key.starts_with(start)).map_or("log", |(_, source)| source)
+}
+
 fn evidence(keeper: &Keeper, incident: &Incident) -> Vec<EvidenceRow> {
-    let row = |at_ns: i64, text: &str, code: Option<String>, userspace: bool| {
-        let source = if userspace { "userspace" } else { "kernel" };
-        (at_ns, EvidenceRow { time: to_ms(at_ns), text: text.to_owned(), code, source, userspace })
+    let row = |(at_ns, text): (i64, &str), code: Option<String>, source: &'static str| {
+        let (time, text, userspace) = (to_ms(at_ns), text.to_owned(), source == USERSPACE);
+        (at_ns, EvidenceRow { time, text, code, source, userspace })
     };
-    let lines = incident.evidence.iter();
-    let lines =
-        lines.map(|line| row(line.at_ns, &line.text, line.code.as_ref().map(ToString::to_string), false));
-    let of_processes = keeper.userspace_of(incident).map(|line| row(line.at_ns, &line.text, None, true));
+    let lines = incident.evidence.iter().map(|line| {
+        let code = line.code.as_ref().map(ToString::to_string);
+        row((line.at_ns, &line.text), code, source_of(line.key.as_deref()))
+    });
+    let of_processes = keeper.userspace_of(incident);
+    let of_processes = of_processes.map(|line| row((line.at_ns, &line.text), None, USERSPACE));
     let mut rows: Vec<(i64, EvidenceRow)> = lines.chain(of_processes).collect();
     rows.sort_by_key(|(at_ns, _)| *at_ns);
     rows.into_iter().map(|(_, row)| row).collect()

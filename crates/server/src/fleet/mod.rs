@@ -29,6 +29,7 @@ use crate::clock::{now_ms, now_ns};
 use crate::ingest::outcome;
 use crate::intake;
 pub(crate) use gpus::{GpuAsk, GpusAnswer, gpus};
+pub(crate) use keeper::INCIDENT_EVENT;
 use keeper::{Keeper, SeriesKey};
 pub(crate) use listed::{IncidentAsk, IncidentsAnswer, incidents};
 pub(crate) use nodes::{NodesAnswer, nodes};
@@ -92,6 +93,19 @@ pub(crate) fn take_events(shared: &Shared, host: &str, events: &[Event]) {
         keeper.settle(now_ns());
     }
     tell(shared);
+}
+
+/// Ends what is open on the card of an incident; `false` when no such incident is open.
+pub(crate) fn close(shared: &Shared, id: &str, by: &str) -> bool {
+    let now_ns = now_ns();
+    let is_closed = {
+        let mut keeper = shared.fleet.keeper();
+        let is_closed = keeper.close(id, by, now_ns);
+        keeper.settle(now_ns);
+        is_closed
+    };
+    tell(shared);
+    is_closed
 }
 
 /// Stores what incidents came to: their events, and their series as of now.

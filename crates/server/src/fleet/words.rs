@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use insight::incidents::{Action, Conflict, Incident, Part};
+use insight::incidents::{Action, Code, Conflict, Incident, Part};
 use model::Severity;
 
 use super::rules::title;
@@ -47,7 +47,11 @@ pub(super) fn headline(incident: &Incident) -> String {
 
 /// What it means for who works there, with numbers.
 pub(super) fn effect(incident: &Incident, runs: usize) -> String {
+    let of_switch = matches!(incident.leading(), Some(Code::Sxid(_)));
     let mut text = match incident.verdict.action {
+        Action::ResetGpu if of_switch => {
+            "All GPUs and switches of the node are to be reset, which ends every process on them."
+        }
         Action::None => "Nothing is to be done.",
         Action::RestartApp => {
             "The application on the GPU failed and is to be started again; the GPU works on."

@@ -392,3 +392,38 @@ fn wrong_questions_are_told_what_is_possible() {
         assert!(answer.status == 400 && text.contains(words), "{path}: {} {text}", answer.status);
     }
 }
+
+#[test]
+fn what_only_people_can_judge_is_closed_by_people_for_good() {
+    let mut site = Site::new();
+    let agent = Agent::of("node-1");
+    let at = lately();
+    agent.push(&site, Vec::new(), &[agent.xid(at, PLACE, 9_999), agent.xid(at, "0000:44:00.0", 9_999)]);
+    let open = incidents(&site, &format!("host={}", agent.host));
+    let id = open.iter().find(|row| row["pci_bus_id"] == PLACE).unwrap()["id"].as_str().unwrap().to_owned();
+    let close = |site: &Site, id: &str| {
+        let body = json!({ "id": id, "by": "ada\u{7}" }).to_string();
+        let json = [("content-type", "application/json")];
+        crate::otlp_peer::send(site.address(), "POST", "/api/tg/v1/incidents/close", &json, body.as_bytes())
+            .status
+    };
+    assert_eq!(close(&site, "no such"), 404);
+    assert_eq!(close(&site, &id), 204);
+    let check = |site: &Site| {
+        let left = incidents(site, "state=open");
+        assert_eq!((left.len(), &left[0]["pci_bus_id"]), (1, &json!("0000:44:00.0")));
+        let all = incidents(site, "state=all");
+        let closed = all.iter().find(|row| row["id"] == json!(id)).unwrap();
+        assert_eq!(closed["cleared"]["by"], "closed by ada");
+        assert_eq!(site.query("tg_incident").len(), 1);
+    };
+    check(&site);
+    assert_eq!(close(&site, &id), 404);
+    site.restart();
+    check(&site);
+    // An agent may not say so.
+    let body = json!({ "what": "closed", "id": "x" });
+    let answer = agent.push(&site, Vec::new(), &[agent.event(at, "incident", "0000:44:00.0", &body)]);
+    assert_eq!(answer.refused[0].reason, "event");
+    check(&site);
+}
