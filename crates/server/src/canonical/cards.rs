@@ -10,6 +10,8 @@ use store::StateRow;
 pub(super) const SILENCE_NS: i64 = 5 * 60 * NANOS_PER_SECOND;
 /// What rows of meters begin with; the uuid follows.
 pub(super) const METER_ROWS: &[u8] = b"canonical/energy/";
+/// Most cards that are known; of further ones nothing is made.
+const CARDS_MAX: CardAt = 1 << 18;
 /// Longest name of a card that is kept a row for, bytes.
 const UUID_BYTES_MAX: usize = 256;
 
@@ -84,20 +86,21 @@ impl Cards {
         let mut cards = Self::default();
         for (key, row) in rows {
             let uuid = key.strip_prefix(METER_ROWS).and_then(|uuid| std::str::from_utf8(uuid).ok());
-            if let (Some(uuid), Some(meter)) = (uuid, Meter::from_bytes(&row)) {
-                let at = cards.place(uuid);
+            if let (Some(at), Some(meter)) =
+                (uuid.and_then(|uuid| cards.place(uuid)), Meter::from_bytes(&row))
+            {
                 cards.list[at as usize].meter = Some(meter);
             }
         }
         cards
     }
 
-    /// The place of the card with this uuid; a new one where it is not known.
-    pub(super) fn place(&mut self, uuid: &str) -> CardAt {
+    /// The place of the card with this uuid; a new one where it is not known, none beyond the bound.
+    pub(super) fn place(&mut self, uuid: &str) -> Option<CardAt> {
         if let Some(at) = self.places.get(uuid) {
-            return *at;
+            return Some(*at);
         }
-        let at = CardAt::try_from(self.list.len()).unwrap_or(CardAt::MAX);
+        let at = CardAt::try_from(self.list.len()).ok().filter(|at| *at < CARDS_MAX)?;
         self.list.push(Card {
             uuid: uuid.into(),
             agent_ns: i64::MIN,
@@ -107,7 +110,7 @@ impl Cards {
             recent: (0, Vec::new()),
         });
         self.places.insert(uuid.into(), at);
-        at
+        Some(at)
     }
 
     pub(super) fn card(&mut self, at: CardAt) -> &mut Card {

@@ -286,7 +286,10 @@ impl Inner {
         let text = |name: &str| labels.get(name).unwrap_or_default();
         let page = self.hasher.hash_one((text("job"), text("instance")));
         let uuid = first.labels.get("uuid").filter(|_| first.of == Of::Gpu);
-        let card = uuid.map(|uuid| self.cards.place(uuid));
+        let card = match uuid {
+            Some(uuid) => Some(self.cards.place(uuid)?),
+            None => None,
+        };
         // A card's facts are its own, whichever page tells them.
         let scope = match first.of {
             Of::Gpu => self.hasher.hash_one((first.labels.get("host"), first.labels.get("gpu"), uuid)),
@@ -434,7 +437,8 @@ impl Inner {
             Known::No => {}
         }
         let uuid = labels.get("uuid").filter(|_| labels.metric().starts_with(routes::GPU_PREFIX));
-        let found = uuid.map(|uuid| (self.cards.place(uuid), Use::of(labels.metric())));
+        let card = uuid.and_then(|uuid| self.cards.place(uuid));
+        let found = card.map(|card| (card, Use::of(labels.metric())));
         if let (Some((card, _)), Some(host), Some(gpu)) = (found, labels.get("host"), labels.get("gpu")) {
             self.cards.card(card).named = Some((host.into(), gpu.into()));
         }
