@@ -75,7 +75,10 @@ impl Agent {
     fn command_without_root(home: &Path, args: &[&str]) -> Command {
         let mut command = truegauge(home);
         let library = home.join("libnvidia-ml.so.1");
-        command.args(["agent", "--json", "--listen", "127.0.0.1:0", "--interval", "100ms", "--kmsg", "none"]);
+        command.args(["agent", "--json", "--listen", "127.0.0.1:0", "--interval", "100ms"]);
+        if !args.contains(&"--kmsg") {
+            command.args(["--kmsg", "none"]);
+        }
         command.arg("--state-dir").arg(home.join("state")).arg("--gpu-library").arg(library).args(args);
         command
     }
@@ -570,6 +573,41 @@ fn a_card_that_falls_off_is_an_event_and_its_series_end() {
     assert!(page.contains("truegauge_agent_looks_total{"), "the rest goes on");
     agent.signal(Signal::USR1);
     agent.page_with("tg_gpu_power_watts{");
+}
+
+#[test]
+fn an_xid_of_the_kernels_log_is_an_event_a_count_and_the_exporters_gauge() {
+    let server = Server::start(&[]);
+    let temp = home(&scenario(&["", ""]));
+    let log = temp.path().join("kern.log");
+    std::fs::write(&log, "").unwrap();
+    let log_name = log.to_str().unwrap();
+    let args = ["--server", &server.url, "--host", "xid-1", "--kmsg", log_name, "--names", "dcgm"];
+    let mut agent = Agent::start_in(temp.path(), &args);
+    agent.page_with("DCGM_FI_DEV_XID_ERRORS{");
+    let line = "NVRM: Xid (PCI:0000:1c:00): 79, pid=4242, name=python3, GPU has fallen off the bus.\n";
+    let mut file = std::fs::OpenOptions::new().append(true).open(&log).unwrap();
+    file.write_all(line.as_bytes()).unwrap();
+    let event = eventually("the event", || events(&server, "xid").into_iter().next());
+    assert_eq!(event["labels"]["uuid"], uuid(1));
+    assert_eq!(event["body"]["xid"], 79);
+    let counted = format!("tg_gpu_xid_events_total{{uuid=\"{}\",xid=\"79\"}}", uuid(1));
+    assert_eq!(eventually("its count", || value(&server, &counted)), 1.0);
+    let gauge = agent.page_with("DCGM_FI_DEV_XID_ERRORS{gpu=\"1\"");
+    let last: Vec<&str> = gauge
+        .lines()
+        .filter(|line| line.starts_with("DCGM_FI_DEV_XID_ERRORS{"))
+        .map(|line| line.rsplit(' ').next().unwrap())
+        .collect();
+    assert_eq!(last, ["0", "79"]);
+
+    // A crash and a start neither repeat nor lose a line.
+    agent.kill();
+    file.write_all(line.replace("79", "94").as_bytes()).unwrap();
+    let _agent = Agent::start_in(temp.path(), &args);
+    eventually("the second event", || (events(&server, "xid").len() > 1).then_some(()));
+    let xids: Vec<_> = events(&server, "xid").iter().map(|event| event["body"]["xid"].clone()).collect();
+    assert_eq!(xids, [94, 79]);
 }
 
 #[test]
