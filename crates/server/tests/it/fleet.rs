@@ -456,3 +456,42 @@ fn a_fleet_of_a_thousand_cards_is_answered_whole() {
     let nodes = site.get("/api/tg/v1/fleet/nodes");
     assert_eq!(nodes["totals"]["driver"], 1_024);
 }
+
+#[test]
+fn a_card_that_only_an_exporter_tells_of_is_there_with_what_is_not_known_null() {
+    use crate::pages::{Pages, Scraping, eventually};
+
+    let line = |metric: &str, gpu: u32, value: &str| {
+        format!(
+            "{metric}{{gpu=\"{gpu}\",UUID=\"GPU-x{gpu}\",pci_bus_id=\"00000000:{gpu}B:00.0\",device=\"nvidia{gpu}\",\
+             modelName=\"NVIDIA H100 80GB HBM3\",hostname=\"dcgm-1\",DCGM_FI_DRIVER_VERSION=\"580.10\"}} {value}\n"
+        )
+    };
+    let both = |gpu: u32| {
+        line("DCGM_FI_DEV_POWER_USAGE", gpu, "350")
+            + &line("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", gpu, "700")
+            + &line("DCGM_FI_DEV_MEMORY_TEMP", gpu, "9223372036854775794")
+    };
+    let pages = Pages::start();
+    pages.set("dcgm", both(1) + &both(2));
+    let scraping = Scraping::of(&pages, &["dcgm"]);
+    let asked = |query: &str| scraping.get(&format!("/api/tg/v1/fleet/{query}"));
+    let found = eventually("both cards have a value", || {
+        let answer = asked("gpus");
+        let rows = answer["gpus"].as_array().unwrap();
+        (rows.len() == 2 && rows.iter().all(|row| row["value"] == json!(0.5))).then_some(answer.clone())
+    });
+    let card = row(&found, "GPU-x1");
+    assert_eq!(
+        (&card["host"], &card["pci_bus_id"], &card["driver"]),
+        (&json!("dcgm-1"), &json!("0000:1b:00.0"), &json!("580.10"))
+    );
+    assert_eq!((&card["sources"], &card["state"]), (&json!(["dcgm"]), &json!("ok")));
+    assert_eq!(card["unsupported"], json!(["memory_temperature_celsius"]));
+    let node = &asked("nodes")["nodes"][0];
+    assert_eq!(
+        (&node["agents"], &node["gpus"]),
+        (&json!(0), &json!({ "pci": null, "driver": 2, "allocated": null }))
+    );
+    assert_eq!(node["boot_id"], json!(null));
+}
