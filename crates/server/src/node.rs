@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The same in intervals of the agent.
 const PATIENCE_INTERVALS: u32 = 3;
 /// Longest interval that is believed.
-const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
+const INTERVAL_MAX: Duration = Duration::from_hours(1);
 /// Reason for which a second agent's series are refused.
 const ELSEWHERE: &str = "node_reported_elsewhere";
 /// Bounds of an event, bytes: kind, key, label, text, body.
@@ -119,7 +119,7 @@ impl Nodes {
     }
 
     /// Whether an agent may report its node; else who does, and whether that was not known before.
-    fn admit(&self, node: &Node) -> Result<(), (Agent, bool)> {
+    fn admit(&self, node: &Node) -> Result<(), Box<(Agent, bool)>> {
         let now = Instant::now();
         let mut nodes = self.lock();
         if let Some(known) = nodes.get_mut(&node.host)
@@ -128,7 +128,7 @@ impl Nodes {
         {
             let is_new = known.second.as_ref().is_none_or(|(id, _)| *id != node.agent_id);
             known.second = Some((node.agent_id.clone(), now));
-            return Err((known.agent.clone(), is_new));
+            return Err(Box::new((known.agent.clone(), is_new)));
         }
         if nodes.len() >= NODES_MAX && !nodes.contains_key(&node.host) {
             nodes.retain(|_, known| known.is_alive(now));
@@ -177,7 +177,8 @@ pub(crate) fn check(shared: &Shared, request: &PushRequest, node: &Node) -> Resu
         ..Batch::default()
     };
     let admitted = shared.nodes.admit(node);
-    if let Err((first, is_new)) = &admitted {
+    if let Err(other) = &admitted {
+        let (first, is_new) = &**other;
         let points = request.series.iter().map(|series| series.values.len() as u64).sum();
         if points > 0 {
             refused.add(ELSEWHERE, points, || two_agents(node, first));
@@ -213,7 +214,8 @@ fn two_agents(node: &Node, first: &Agent) -> String {
 }
 
 fn second_agent(node: &Node, first: &Agent) -> Event {
-    let hex: String = node.agent_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let id: [u8; 16] = node.agent_id.as_slice().try_into().unwrap_or_default();
+    let hex = format!("{:032x}", u128::from_be_bytes(id));
     let body = serde_json::json!({
         "what": "two_agents", "agent_id": hex, "pid": node.pid, "first_pid": first.pid,
         "version": node.agent_version, "boot_id": node.boot_id,
