@@ -8,10 +8,14 @@ import type { Figure, Model } from './answers';
 import type { Inference } from './model';
 import { COLUMNS, type Column, figureText, modelName, type Need, needOf, toKnow } from './words';
 
-/** A model's page, with the range and what else is chosen. */
-export function openModel(model: string): void {
+/** Models that are listed at most. */
+const ROWS_MAX = 300;
+
+/** A model's page, with the range and what else is chosen; each replica for itself where it is wanted. */
+export function openModel(model: string, split = false): void {
   const now = new URLSearchParams(window.location.search);
   now.delete('target');
+  if (split) now.set('split', 'replicas');
   const query = now.toString();
   open(inferencePath(model) + (query ? `?${query}` : ''));
 }
@@ -110,12 +114,12 @@ function Row({ page, model }: { page: Inference; model: Model }) {
   const chosen = page.chosen.value?.model === model.model;
   const click = (event: MouseEvent) => {
     if ((event.target as Element).closest('a')) return;
-    openModel(model.model);
+    openModel(model.model, event.shiftKey);
   };
   const follow = (event: MouseEvent) => {
     if (event.button !== 0 || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
-    openModel(model.model);
+    openModel(model.model, event.shiftKey);
   };
   return (
     <tr class={chosen ? 'chosen' : ''} onClick={click}>
@@ -167,11 +171,16 @@ export function ModelTable({ page }: { page: Inference }) {
             </tr>
           </thead>
           <tbody>
-            {page.models.value.map((model) => (
+            {page.models.value.slice(0, ROWS_MAX).map((model) => (
               <Row key={model.model} page={page} model={model} />
             ))}
           </tbody>
         </table>
+        {page.models.value.length > ROWS_MAX && (
+          <p class="quiet nothing-here">
+            The first {ROWS_MAX} are listed; the address of any other shows it: /inference/name.
+          </p>
+        )}
       </div>
     </section>
   );

@@ -3,13 +3,13 @@ import { Name } from '../components/name';
 import { Block } from '../components/snippet';
 import { now } from '../lib/clock';
 import { visible } from '../lib/text';
-import { formatSpan } from '../lib/time';
+import { formatAge } from '../lib/time';
 import type { Inference } from './model';
 
 const SHOWN_MAX = 50;
 
 const ago = (time: number | null) =>
-  time === null ? '' : `, last scraped ${formatSpan(Math.max(0, Math.floor((now.value - time) / 1000)))} ago`;
+  time === null ? '' : `, last scraped ${formatAge(Math.max(0, (now.value - time) / 1000))} ago`;
 
 /** Engines that are down, and targets of which nobody knows yet what they are. */
 export function Down({ page }: { page: Inference }) {

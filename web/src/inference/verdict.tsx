@@ -50,12 +50,12 @@ export function VerdictStrip({ model }: { model: Model }) {
               </dd>
             </div>
           ))}
-          {model.gpus_reason && (
-            <p class="quiet">
-              The cards: <Sentence text={model.gpus_reason} />.
-            </p>
-          )}
         </dl>
+      )}
+      {open.value && model.gpus_reason && (
+        <p class="quiet">
+          The cards: <Sentence text={model.gpus_reason} />.
+        </p>
       )}
     </section>
   );

@@ -29,3 +29,10 @@ test('a fleet without nodes says how to begin', async ({ page, server }) => {
   await expect(page.getByText('No node reports yet')).toBeVisible();
   await expect(page.getByText(`truegauge agent --server ${server.url}`)).toBeVisible();
 });
+
+test('a server without engines says how to begin', async ({ page, server }) => {
+  await page.goto(`${server.url}/inference`);
+  await expect(page.getByText('No engine is scraped yet')).toBeVisible();
+  await expect(page.getByText('truegauge up --scrape http://engine-0:8000/metrics')).toBeVisible();
+  await expect(page.getByText(`${server.url}/api/v1/write`)).toBeVisible();
+});
