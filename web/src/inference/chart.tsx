@@ -28,8 +28,6 @@ const LEGEND_HEIGHT = 40;
 const BARS = 0.4;
 /** Reset marks that stand closer than this share one text, CSS pixels. */
 const RESET_WIDTH = 84;
-/** Where less was observed, the chart says so. */
-const WELL_COVERED = 0.9;
 const LEVELS = ['A', 'B', 'C', 'D'] as const;
 
 /** What keys do to the chart that is pointed at. */
@@ -96,7 +94,6 @@ export function ModelChart(props: {
         {what && (
           <Trust help={what.help} caveat={what.caveat} level={LEVELS.find((level) => level === what.trust)} />
         )}
-        <Coverage model={model} chart={chart} />
         <span class="readouts">
           {!below &&
             [...entries, ...bars].map((entry) => (
@@ -147,23 +144,9 @@ export function ModelChart(props: {
 
 /** Why a chart has no line: in the server's words where it says so. */
 function Nothing({ model, chart }: { model: Model; chart: ChartSpec }) {
-  const reason = model.values[chart.coverage]?.reason;
+  const reason = model.values[chart.figure]?.reason;
   return (
     <p class="none">{reason ? `— unknown: ${reason}` : `— unknown: no ${chart.metric} in this range`}</p>
-  );
-}
-
-/** How much of the table's window was observed, where that is little. */
-function Coverage({ model, chart }: { model: Model; chart: ChartSpec }) {
-  const share = model.values[chart.coverage]?.coverage;
-  if (share === null || share === undefined || share >= WELL_COVERED) return null;
-  return (
-    <span
-      class="badge warning"
-      title="Share of the last minutes that was observed: what is between two scrapes"
-    >
-      coverage {share.toFixed(2)}
-    </span>
   );
 }
 

@@ -26,8 +26,8 @@ export interface ChartSpec {
   lines: LineSpec[];
   /** Drawn as bars on a scale of their own. */
   bars: LineSpec | null;
-  /** Figure whose coverage stands in the head. */
-  coverage: string;
+  /** Figure whose reason is shown where there is no line. */
+  figure: string;
   /** Whether a line for each value of a label is drawn instead. */
   by: string | null;
   /** Whether marks of restarts are drawn. */
@@ -56,7 +56,7 @@ const spec = (
   log: false,
   lines: [],
   bars: null,
-  coverage: '',
+  figure: '',
   by: null,
   resets: false,
   ...more,
@@ -72,35 +72,35 @@ const FINISHED = 'finished';
 export const CHARTS: ChartSpec[] = [
   spec('ttft', 'TTFT', 's', 'ttft_seconds', {
     lines: [line('ttft_p50', 'p50', 0), line('ttft_p95', 'p95', 2, P95)],
-    coverage: 'ttft_p95',
+    figure: 'ttft_p95',
   }),
   spec('itl', 'ITL', 'ms', 'itl_seconds', {
     log: true,
     lines: [line('itl_p50', 'p50', 0), line('itl_p99', 'p99', 1, P99)],
-    coverage: 'itl_p99',
+    figure: 'itl_p99',
   }),
   spec('e2e', 'End to end', 's', 'e2e_seconds', {
     lines: [line('e2e_p50', 'p50', 0), line('e2e_p95', 'p95', 2, P95)],
-    coverage: 'e2e_p95',
+    figure: 'e2e_p95',
   }),
   spec('load', 'Requests', '', 'requests_running', {
     lines: [line('running', 'running', 0), line('waiting', 'waiting', 1, P95)],
-    coverage: 'running',
+    figure: 'running',
   }),
   spec('kv', 'KV cache', '', 'kv_usage_ratio', {
     lines: [line('kv_mean', 'use', 0)],
     bars: line('preemptions', 'preempt./s', 6),
-    coverage: 'kv_usage',
+    figure: 'kv_usage',
   }),
   spec('tokens', 'Tokens/s', '', 'output_tokens_total', {
     lines: [line('output', 'output', 0), line('prompt', 'prompt', 3, P95)],
-    coverage: 'output_tokens_per_second',
+    figure: 'output_tokens_per_second',
     resets: true,
   }),
   spec('cache', 'Cache hits', '', 'cache_hit_tokens_total', {
     note: 'share',
     lines: [line('cache_hits', 'hits', 0), line('spec', 'drafts', 3, P95)],
-    coverage: 'cache_hit_ratio',
+    figure: 'cache_hit_ratio',
   }),
   spec('finished', 'Finished by reason', '1/s', 'requests_finished_total', { by: 'reason' }),
 ];

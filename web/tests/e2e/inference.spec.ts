@@ -237,6 +237,29 @@ test('a model that nobody serves is none', async ({ page, server }) => {
   await expect(page).toHaveURL(/\/inference$/);
 });
 
+test('a narrow window scrolls down, and only tables scroll in themselves', async ({ page, server }) => {
+  await page.setViewportSize({ width: 400, height: 900 });
+  await openModel(page, server, '/acme%2Fchat-70b', '&split=replicas');
+  await expect(vocabulary(page).locator('tbody tr').first()).toBeVisible();
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(400);
+});
+
+test('what cannot be read is said where it would be, and the rest stays', async ({ page, server }) => {
+  await page.route('**/api/v1/query_range', (route) =>
+    route.fulfill({
+      status: 503,
+      json: { status: 'error', errorType: 'timeout', error: 'other queries took all turns' },
+    }),
+  );
+  await page.goto(`${server.url}/inference/acme%2Fchat-70b?from=-2h`);
+  await expect(page.getByRole('alert')).toContainText('cannot read: 503');
+  await expect(row(page, /acme\/chat-70b/)).toContainText('2 / 2');
+  await page.unroute('**/api/v1/query_range');
+  await page.getByRole('button', { name: 'Try again' }).click();
+  await expect(chart(page, 'load').locator('canvas')).toBeVisible();
+  await expect(page.getByRole('alert')).toHaveCount(0);
+});
+
 for (const theme of ['light', 'dark']) {
   test(`the page is accessible and looks as designed, ${theme}`, async ({ page, server }) => {
     await openModel(page, server, '/acme%2Fchat-70b', `&theme=${theme}`);
