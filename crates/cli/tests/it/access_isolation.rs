@@ -60,6 +60,8 @@ fn fill(server: &Server, seed: u64, projects: &[(usize, &Project)]) {
         let labels = [("job", mark), ("project", "forged"), ("run", mark)];
         assert_eq!(write(server, &ingest, written("scraped", &labels, mark)), 204);
         assert_eq!(write(server, &ingest, written(&format!("s_{mark}"), &[("job", "x")], mark)), 204);
+        let engine = [("job", "x"), ("model_name", mark)];
+        assert_eq!(write(server, &ingest, written("vllm:num_requests_waiting", &engine, mark)), 204);
     }
 }
 

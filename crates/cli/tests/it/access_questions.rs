@@ -289,6 +289,13 @@ fn of_ours(method: &str, route: &str, words: &Words, queries: &[String]) -> Opti
         ]
         .concat(),
         ("GET", "/api/tg/v1/logs") => of_logs(route, words),
+        ("GET", "/api/tg/v1/engines" | "/api/tg/v1/engines/vocabulary") => {
+            let (from, to) = (T0 / 1_000_000 - 60_000, T0 / 1_000_000 + 60_000);
+            each(&format!("?from={from}&to={to}&model=M&instance=M"))
+                .into_iter()
+                .chain([get(format!("{route}?from={from}&to={to}"))])
+                .collect()
+        }
         ("GET", "/api/tg/v1/explain") => for_queries(route, queries, ""),
         ("GET", "/api/tg/v1/metrics") => {
             [vec![get(route)], each("?match=M"), each("?query=M"), each("?filter=M")].concat()
