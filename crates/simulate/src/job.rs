@@ -1,5 +1,6 @@
 //! The steps of a training job: every rank computes, then all exchange, and nobody goes on before the last.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::scenario::{FaultKind, JobGroup, Scenario, ScenarioError};
@@ -49,8 +50,8 @@ impl Job {
         let group = scenario.jobs.get(index).ok_or_else(|| {
             ScenarioError::Invalid(format!("there is no job {index}, there are {}", scenario.jobs.len()))
         })?;
-        let gpus =
-            |host: &str| scenario.hosts().find(|(name, _)| name == host).map_or(0, |(_, group)| group.gpus);
+        let all: HashMap<String, u32> = scenario.hosts().map(|(host, group)| (host, group.gpus)).collect();
+        let gpus = |host: &str| all.get(host).copied().unwrap_or_default();
         let ranks = scenario
             .range(&group.hosts)?
             .into_iter()

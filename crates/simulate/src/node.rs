@@ -92,6 +92,11 @@ impl Node {
         &self.host
     }
 
+    /// Version of its driver.
+    pub fn driver(&self) -> &str {
+        &self.driver
+    }
+
     /// Its cards, those that are gone included, by the index that they had at the start.
     pub fn cards(&self) -> &[Card] {
         &self.cards

@@ -115,7 +115,7 @@ pub struct JobGroup {
     /// Pipeline stages; ranks are dealt out in order.
     #[serde(default = "one_stage")]
     pub stages: usize,
-    /// Whether the ranks send OpenTelemetry beside their own protocol.
+    /// Whether the ranks send OpenTelemetry beside their own protocol; each needs a process of its own.
     #[serde(default)]
     pub otlp: bool,
 }
@@ -185,7 +185,8 @@ pub enum FaultKind {
     Throttle,
     /// The driver reports the Xid `code` with the rest of the line in `text`.
     Xid,
-    /// A card is off the bus, and gone from the driver.
+    /// A card falls off the bus: the driver has no answer for it. The kernel lists it as before, as it does
+    /// with a card that nobody unplugged, until the node starts anew.
     FallOff,
     /// Rows of memory wait for a reset to be replaced.
     RowRemap,
@@ -209,6 +210,28 @@ pub enum FaultKind {
     Queue,
     /// An engine does not answer for `lasts`.
     EngineDown,
+}
+
+impl FaultKind {
+    /// As scenarios write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Throttle => "throttle",
+            Self::Xid => "xid",
+            Self::FallOff => "fall_off",
+            Self::RowRemap => "row_remap",
+            Self::Ecc => "ecc",
+            Self::Nvlink => "nvlink",
+            Self::SlowLoader => "slow_loader",
+            Self::Hang => "hang",
+            Self::Reboot => "reboot",
+            Self::Line => "line",
+            Self::AgentKilled => "agent_killed",
+            Self::EngineRestart => "engine_restart",
+            Self::Queue => "queue",
+            Self::EngineDown => "engine_down",
+        }
+    }
 }
 
 /// One thing that goes wrong.
@@ -314,9 +337,24 @@ fn invalid<T>(text: String) -> Result<T, ScenarioError> {
 impl Scenario {
     /// Reads a scenario and checks that what it names is there.
     pub fn read(text: &str) -> Result<Self, ScenarioError> {
-        let scenario: Self = toml::from_str(text)?;
+        let mut scenario: Self = toml::from_str(text)?;
         scenario.check()?;
+        scenario.mend();
         Ok(scenario)
+    }
+
+    /// What a restart of its node mends is over when the node is back.
+    fn mend(&mut self) {
+        use FaultKind::{FallOff, Hang, Reboot, RowRemap};
+        let reboots: Vec<Fault> = self.faults.iter().filter(|fault| fault.kind == Reboot).cloned().collect();
+        for fault in &mut self.faults {
+            if !matches!(fault.kind, FallOff | Hang | RowRemap) || fault.lasts.is_some() {
+                continue;
+            }
+            let back = reboots.iter().filter(|reboot| reboot.host == fault.host && reboot.at >= fault.at);
+            let back = back.filter_map(|reboot| Some(reboot.at + reboot.lasts?)).reduce(f64::min);
+            fault.lasts = back.map(|back| back - fault.at);
+        }
     }
 
     /// Every host in order, with its group.

@@ -192,6 +192,7 @@ impl Card {
         self.throttled = [0.0; 4];
         self.corrected = 0.0;
         self.remap_pending = false;
+        self.is_present = true;
         self.temperature = self.ambient;
     }
 

@@ -13,7 +13,7 @@ impl Node {
             self.driver
         );
         for (gpu, card) in self.cards.iter().enumerate() {
-            if card.is_present && self.is_up {
+            if self.is_up {
                 card.answer(&pids(gpu as u32), &mut text);
             }
         }
@@ -33,6 +33,11 @@ impl Card {
             self.bus_id.to_uppercase(),
             profile.links
         );
+        if !self.is_present {
+            // The driver keeps a card that fell off the bus in its list, and every call about it fails.
+            text.push_str("gone = true\n");
+            return;
+        }
         if !pids.is_empty() {
             let rows: Vec<String> = pids
                 .iter()

@@ -143,7 +143,8 @@ fn a_driver_tells_what_the_cards_do() {
     assert!((300.0..700.0).contains(&watts), "{watts}");
     node.advance(31.0);
     let told: fake_nvml::Scenario = read(&node.driver_scenario(&|_| Vec::new()));
-    assert_eq!(told.gpu.len(), 1);
+    assert_eq!((told.gpu[0].gone, told.gpu[1].gone), (false, true), "the card keeps its place in the list");
+    assert_eq!(told.gpu[1].uuid, node.cards()[1].uuid);
     let lines: Vec<String> = node.take_lines().into_iter().map(|line| line.text).collect();
     assert!(lines[0].starts_with("NVRM: GPU at PCI:0000:18:00: GPU-"), "{lines:?}");
     assert!(lines.iter().any(|line| line.contains("): 79, ")), "{lines:?}");
@@ -165,6 +166,22 @@ fn two_processes_that_play_a_node_agree() {
     assert_eq!(one.cards(), other.cards());
     assert_eq!((one.boots(), other.boots()), (2, 2));
     assert_eq!(one.take_lines(), other.take_lines());
+}
+
+#[test]
+fn a_restart_brings_back_what_fell_off_the_bus() {
+    let faults = "[[faults]]\nat = 5.0\nkind = \"fall_off\"\nhost = \"node-0\"\ngpu = 1\n\
+                  [[faults]]\nat = 20.0\nlasts = 10.0\nkind = \"reboot\"\nhost = \"node-0\"\n";
+    let scenario = scenario(faults);
+    let mut node = Node::new(&scenario, "node-0").unwrap();
+    node.advance(10.0);
+    assert!(!node.cards()[1].is_present);
+    node.advance(31.0);
+    assert!(node.cards()[1].is_present);
+    let mut job = Job::new(scenario, 0).unwrap();
+    while job.next_until(29.0).is_some() {}
+    let next = job.next_until(40.0).unwrap();
+    assert!((30.0..31.0).contains(&next.start), "the job goes on with the node: {}", next.start);
 }
 
 #[test]
