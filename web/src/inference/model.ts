@@ -24,7 +24,7 @@ import {
   type Scraped,
 } from './answers';
 import { CHARTS, COMPARED, type Pictures, picturesOf, questionsOf, replicaQuestion } from './charts';
-import { ordered } from './words';
+import { ordered, parseOrder, sorted } from './words';
 
 /** The table tells of the end of the range: of so much at most. */
 const TABLE_MS = 5 * 60_000;
@@ -89,12 +89,15 @@ export class Inference {
   /** A log axis where the chart does not begin with one, and the other way round. */
   readonly logs = signal<ReadonlySet<string>>(new Set());
 
-  /** Models, those that need a look first. */
-  readonly models = computed(() => ordered(this.engines.value?.models ?? []));
+  /** How the table is sorted; `null` for those first that need a look. */
+  readonly order = computed(() => parseOrder(param('sort')));
+  /** Models as they are listed. */
+  readonly models = computed(() => sorted(this.engines.value?.models ?? [], this.order.value));
+  /** The one that needed a look first when the page was opened: charts don't change under the reader. */
+  private readonly first = signal<string | null>(null);
   readonly chosen = computed<Model | null>(() => {
-    const wanted = this.named.value;
-    const { value } = this.models;
-    return wanted === null ? (value[0] ?? null) : (value.find((m) => m.model === wanted) ?? null);
+    const wanted = this.named.value ?? this.first.value;
+    return this.models.value.find((m) => m.model === wanted) ?? null;
   });
   /** Targets that are down: engines, and what nobody has ever seen a page of. */
   readonly down = computed(() => {
@@ -162,6 +165,8 @@ export class Inference {
       if (stop.aborted) return;
       batch(() => {
         this.engines.value = engines;
+        if (!engines.models.some((m) => m.model === this.first.peek()))
+          this.first.value = ordered(engines.models)[0]?.model ?? null;
         this.scraped.value = targets;
         this.enginesError.value = null;
       });

@@ -1,12 +1,13 @@
 /** The models, one a row: what their users get, and what they have. */
+import type { ComponentChildren } from 'preact';
 import { CritIcon, StateIcon, WarnIcon } from '../components/icons';
 import { Name } from '../components/name';
-import { open } from '../lib/address';
+import { open, setParams } from '../lib/address';
 import { inferencePath } from '../lib/route';
 import { visible } from '../lib/text';
 import type { Figure, Model } from './answers';
 import type { Inference } from './model';
-import { COLUMNS, type Column, figureText, modelName, type Need, needOf, toKnow } from './words';
+import { COLUMNS, type Column, figureText, modelName, type Need, needOf, nextOrder, toKnow } from './words';
 
 /** Models that are listed at most. */
 const ROWS_MAX = 300;
@@ -146,6 +147,27 @@ function Row({ page, model }: { page: Inference; model: Model }) {
   );
 }
 
+/** The head of a column that may be sorted by. */
+function Head(props: {
+  page: Inference;
+  by: string;
+  number?: boolean;
+  title?: string;
+  children: ComponentChildren;
+}) {
+  const { page, by, number, title, children } = props;
+  const order = page.order.value;
+  const now = order?.key === by ? (order.descending ? 'descending' : 'ascending') : undefined;
+  return (
+    <th scope="col" class={number ? 'number' : undefined} title={title} aria-sort={now}>
+      <button type="button" onClick={() => setParams({ sort: nextOrder(order, by) })}>
+        {children}
+        {now && <span aria-hidden="true">{now === 'descending' ? ' ↓' : ' ↑'}</span>}
+      </button>
+    </th>
+  );
+}
+
 /** The table. */
 export function ModelTable({ page }: { page: Inference }) {
   return (
@@ -154,18 +176,20 @@ export function ModelTable({ page }: { page: Inference }) {
         <table>
           <thead>
             <tr>
-              <th scope="col">Model</th>
+              <Head page={page} by="model">
+                Model
+              </Head>
               <th scope="col">Engine</th>
-              <th scope="col" class="number" title="Cards that serve it">
+              <Head page={page} by="gpus" number title="Cards that serve it">
                 GPUs
-              </th>
-              <th scope="col" class="number" title="Replicas that answered last">
+              </Head>
+              <Head page={page} by="up" number title="Replicas that answered last">
                 Up
-              </th>
+              </Head>
               {COLUMNS.map((column) => (
-                <th key={column.key} scope="col" class="number" title={column.hint}>
+                <Head key={column.key} page={page} by={column.key} number title={column.hint}>
                   {column.title} {column.unit}
-                </th>
+                </Head>
               ))}
               <th scope="col">To know</th>
             </tr>

@@ -16,10 +16,10 @@ export function VerdictStrip({ model }: { model: Model }) {
   const fine = verdict?.kind === 'compute_bound' || verdict?.kind === 'idle';
   return (
     <section class={`verdict ${held ? 'held' : fine ? 'fine' : 'open'}`} aria-label="Verdict">
-      <div class="line" role="status">
+      <div class="line">
         {held ? <WarnIcon /> : <StateIcon state={fine ? 'finished' : 'stale'} />}
         <p>
-          <b>{claimOf(model)}</b>{' '}
+          <b role="status">{claimOf(model)}</b>{' '}
           {verdict ? (
             <Sentence text={verdict.sentence} />
           ) : (

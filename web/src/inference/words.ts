@@ -121,6 +121,45 @@ export function ordered(models: Model[]): Model[] {
   return models.toSorted((a, b) => rank(a) - rank(b) || (name(a) < name(b) ? -1 : 1));
 }
 
+/** A column that the table may be sorted by, and which way; the usual order is that of need. */
+export interface Order {
+  key: string;
+  descending: boolean;
+}
+
+/** Reads the order of the address: a figure, `up`, `gpus` or `model`, with `-` from the greatest. */
+export function parseOrder(text: string): Order | null {
+  const key = text.replace(/^-/, '');
+  const known = ['model', 'gpus', 'up', ...COLUMNS.map((c) => c.key)].includes(key);
+  return known ? { key, descending: text.startsWith('-') } : null;
+}
+
+/** The order after a click: greatest first, least first, and the usual one again. */
+export function nextOrder(now: Order | null, key: string): string | null {
+  const first = key !== 'model';
+  if (now?.key !== key) return first ? `-${key}` : key;
+  return now.descending === first ? (first ? key : `-${key}`) : null;
+}
+
+/** Models by a column; those without a value come last, whichever way. */
+export function sorted(models: Model[], order: Order | null): Model[] {
+  const usual = ordered(models);
+  if (!order) return usual;
+  const { key, descending } = order;
+  const sign = descending ? -1 : 1;
+  if (key === 'model') return usual.toSorted((a, b) => sign * (a.model < b.model ? -1 : 1));
+  const value = (m: Model) => {
+    if (key === 'up') return m.targets.up;
+    return key === 'gpus' ? (m.gpus ?? Number.NaN) : numberOf(m.values[key]?.value);
+  };
+  return usual.toSorted((a, b) => {
+    const [left, right] = [value(a), value(b)];
+    if (Number.isNaN(left) || Number.isNaN(right))
+      return Number(Number.isNaN(left)) - Number(Number.isNaN(right));
+    return sign * (left - right);
+  });
+}
+
 const KINDS: Record<string, string> = {
   memory_bound: 'memory-bound',
   compute_bound: 'compute-bound',

@@ -131,6 +131,15 @@ test('the table tells of each model what its users get; what is not known is a d
   // 31 and 33 run, 19 wait, 8 requests a second with 150 tokens each.
   for (const number of ['64', '19', '0.35'])
     await expect(chat.getByText(number, { exact: true })).toBeVisible();
+  await page
+    .getByRole('columnheader', { name: /TTFT p95/ })
+    .getByRole('button')
+    .click();
+  await expect(page).toHaveURL(/sort=-ttft_p95/);
+  await expect(page.getByRole('columnheader', { name: /TTFT p95/ })).toHaveAttribute(
+    'aria-sort',
+    'descending',
+  );
   const draft = row(page, /no model name/);
   await expect(draft).toContainText('no histograms');
   await expect(draft.locator('.absent').first()).toHaveAttribute('title', /llamacpp sent no tg_engine|pod/);

@@ -8,7 +8,18 @@ import { CHARTS, picturesOf, promqlOf, questionsOf } from '../../src/inference/c
 import { marksOf } from '../../src/inference/lane';
 import { drawnOf } from '../../src/inference/replicas';
 import { rowsOf, searched } from '../../src/inference/vocabulary';
-import { brief, claimOf, figureText, needOf, numberText, ordered, toKnow } from '../../src/inference/words';
+import {
+  brief,
+  claimOf,
+  figureText,
+  needOf,
+  nextOrder,
+  numberText,
+  ordered,
+  parseOrder,
+  sorted,
+  toKnow,
+} from '../../src/inference/words';
 import { inferencePath, parseRoute } from '../../src/lib/route';
 
 const HOSTILE = '<img src=x onerror=alert(1)>"}';
@@ -64,6 +75,22 @@ describe('models', () => {
     const all = [model(''), model('b'), held, model('a'), part, down];
     expect(ordered(all).map((m) => m.model)).toEqual(['z', 'x', 'y', 'a', 'b', '']);
     expect(needOf(model('q', { verdict: null }))).toBe('info');
+  });
+
+  test('a column sorts greatest first, then least first, then not at all; no value is always last', () => {
+    const withTtft = (name: string, value: number | null) =>
+      model(name, { values: { ttft_p95: figure(value) } });
+    const all = [withTtft('a', 1), withTtft('b', null), withTtft('c', 9)];
+    let order: string | null = null;
+    const click = () => {
+      order = nextOrder(parseOrder(order ?? ''), 'ttft_p95');
+      return sorted(all, parseOrder(order ?? ''))
+        .map((m) => m.model)
+        .join('');
+    };
+    expect([click(), click(), click()]).toEqual(['cab', 'acb', 'abc']);
+    expect(order).toBeNull();
+    expect(parseOrder('-nothing')).toBeNull();
   });
 
   test('busy is never believed, and what is not known is said', () => {
