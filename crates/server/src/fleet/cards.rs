@@ -99,11 +99,20 @@ pub(super) struct Card {
     pub(super) slices: BTreeSet<String>,
     /// Latest sample, nanoseconds.
     pub(super) last_ns: i64,
+    /// Latest end of one of its series, nanoseconds.
+    ended_ns: i64,
     /// What describes it was said at, nanoseconds.
     described_ns: i64,
     pub(super) state: CardState,
     pub(super) unsupported: Vec<String>,
     pub(super) owners: Vec<Owner>,
+}
+
+impl Card {
+    /// When it was seen last, nanoseconds: where all of its series have ended, their end tells.
+    pub(super) fn seen_ns(&self) -> i64 {
+        self.last_ns.max(self.ended_ns)
+    }
 }
 
 /// The fleet's cards at a time.
@@ -112,6 +121,8 @@ pub(super) struct Cards {
     pub(super) all: BTreeMap<CardKey, Card>,
     /// Latest sample of anything on a host, nanoseconds.
     pub(super) heard: HashMap<String, i64>,
+    /// Latest end of a series of a host, nanoseconds.
+    ended: HashMap<String, i64>,
     patience: HashMap<String, i64>,
     patience_else: i64,
 }
@@ -144,6 +155,7 @@ impl Cards {
         Self {
             all: BTreeMap::new(),
             heard: HashMap::new(),
+            ended: HashMap::new(),
             patience: agents.into_iter().map(|agent| (agent.host.clone(), nanos(agent.patience()))).collect(),
             patience_else: nanos(else_),
         }
@@ -154,10 +166,7 @@ impl Cards {
         if host.is_empty() || uuid.is_empty() {
             return;
         }
-        let heard = self.heard.entry(host.to_owned()).or_insert(i64::MIN);
-        if !last.is_end() {
-            *heard = (*heard).max(last.time_ns);
-        }
+        self.hear(host, last);
         let card = self.all.entry((host.to_owned(), uuid.to_owned())).or_insert_with(|| Card {
             gpu: last.label("gpu").to_owned(),
             model: String::new(),
@@ -166,14 +175,14 @@ impl Cards {
             is_mig: false,
             slices: BTreeSet::new(),
             last_ns: i64::MIN,
+            ended_ns: i64::MIN,
             described_ns: i64::MIN,
             state: CardState::Ok,
             unsupported: Vec::new(),
             owners: Vec::new(),
         });
-        if !last.is_end() {
-            card.last_ns = card.last_ns.max(last.time_ns);
-        }
+        let seen = if last.is_end() { &mut card.ended_ns } else { &mut card.last_ns };
+        *seen = (*seen).max(last.time_ns);
         let slice = last.label("gi");
         if !slice.is_empty() {
             card.slices.insert(slice.to_owned());
@@ -191,10 +200,22 @@ impl Cards {
     fn hear_nodes(&mut self, store: &Store, since_ns: i64) {
         for metric in [semconv::canonical::NODE_INFO.name, semconv::canonical::NODE_GPUS.name] {
             for last in lasts_of(store, metric, since_ns).iter().filter(|last| !last.is_end()) {
-                let heard = self.heard.entry(last.label("host").to_owned()).or_insert(i64::MIN);
-                *heard = (*heard).max(last.time_ns);
+                self.hear(last.label("host"), last);
             }
         }
+    }
+
+    /// Notes that something was said of a host. An end is no sign of life, yet tells when there was one.
+    fn hear(&mut self, host: &str, last: &Last) {
+        let heard = self.heard.entry(host.to_owned()).or_insert(i64::MIN);
+        let at = if last.is_end() { self.ended.entry(host.to_owned()).or_insert(i64::MIN) } else { heard };
+        *at = (*at).max(last.time_ns);
+    }
+
+    /// When something was heard of a host last, its end included, nanoseconds.
+    pub(super) fn heard_ns(&self, host: &str) -> Option<i64> {
+        let known = [self.heard.get(host), self.ended.get(host)].into_iter().flatten().copied();
+        known.max().filter(|at| *at > i64::MIN)
     }
 
     fn own(&mut self, store: &Store, now_ns: i64) {
@@ -213,6 +234,12 @@ impl Cards {
     pub(super) fn is_silent(&self, host: &str, now_ns: i64) -> bool {
         let patience = self.patience.get(host).copied().unwrap_or(self.patience_else);
         self.heard.get(host).is_none_or(|heard| now_ns.saturating_sub(*heard) > patience)
+    }
+
+    /// Whether a card of a host was there when the host was heard last.
+    pub(super) fn was_there(&self, host: &str, card: &Card) -> bool {
+        let patience = self.patience.get(host).copied().unwrap_or(self.patience_else);
+        self.heard_ns(host).is_some_and(|heard| heard.saturating_sub(card.seen_ns()) <= patience)
     }
 
     fn judge(&mut self, now_ns: i64) {

@@ -267,7 +267,7 @@ fn gpu_row((host, uuid): &CardKey, card: &Card, value: Option<f64>, bins: Vec<Op
         incident: None,
         xids: Vec::new(),
         unsupported: card.unsupported.clone(),
-        last_seen: ms(card.last_ns),
+        last_seen: ms(card.seen_ns()),
         sources: Vec::new(),
         latest: None,
         owners: None,
@@ -525,7 +525,7 @@ impl<'v> Groups<'v> {
 
 /// Why a card has no value.
 fn reason(signal: &Signal, card: &Card, now_ns: i64) -> String {
-    let seconds = now_ns.saturating_sub(card.last_ns) / NANOS_PER_SECOND;
+    let seconds = now_ns.saturating_sub(card.seen_ns()) / NANOS_PER_SECOND;
     let field = signal.desc.name.trim_start_matches("tg_gpu_");
     match card.state {
         CardState::Silent => format!("its node has said nothing for {seconds} s"),
@@ -533,7 +533,9 @@ fn reason(signal: &Signal, card: &Card, now_ns: i64) -> String {
         _ if card.unsupported.iter().any(|known| known == field) => {
             "the card or its driver has no value for it".to_owned()
         }
-        _ if signal.is_of_peers => "it has no peers with a value to be compared with".to_owned(),
+        _ if signal.is_of_peers => {
+            "it is idle or has no peers at work: clocks are compared under load only".to_owned()
+        }
         _ => match signal.over {
             Some(over) => format!("nobody reports `{}` and `{}`", signal.desc.name, over.name),
             None => format!("nobody reports `{}`", signal.desc.name),

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use insight::incidents::{Action, Device, Incident, Incidents, Outcome, Report, What};
-use model::{Event, Severity};
+use model::{Event, NANOS_PER_SECOND, RunId, Severity};
 use serde_json::json;
 
 use super::bridge;
@@ -22,6 +22,8 @@ const WAITING_MAX: usize = 10_000;
 const CARDS_MAX: usize = 200_000;
 /// Watched series that are kept in mind.
 const WATCHED_MAX: usize = 1_000_000;
+/// How long after a fault its owner is looked for, nanoseconds.
+const OWNER_LATE_NS: i64 = 600 * NANOS_PER_SECOND;
 /// Kind of the events that tell of incidents; nobody else may send it.
 pub(crate) const INCIDENT_EVENT: &str = "incident";
 
@@ -55,6 +57,10 @@ pub(super) struct Keeper {
     told: BTreeMap<String, Told>,
     /// Runs that had the device, by the fold's own id.
     runs: BTreeMap<String, BTreeSet<String>>,
+    /// Jobs that were found to have had the device later than the fault was told, by the fold's own id.
+    jobs: BTreeMap<String, BTreeSet<String>>,
+    /// Incidents whose owner is not looked for any more.
+    settled_owners: BTreeSet<String>,
     /// The driver's index of a card, by host and place or id.
     indices: BTreeMap<(String, String), String>,
     /// The driver's verdict on a card as it was last, by host and id.
@@ -145,6 +151,41 @@ impl Keeper {
         }
     }
 
+    /// Incidents of cards of which no run is known yet: id, host, the card's id, since when, whether a process
+    /// had the card. Who had it may become known a little later than the fault; after a restart all are
+    /// looked at once more.
+    pub(super) fn without_run(&mut self, now_ns: i64) -> Vec<(String, String, String, i64, bool)> {
+        let mut all = Vec::new();
+        for incident in self.incidents.all() {
+            let id = &incident.id;
+            let Some(uuid) = incident.device.uuid.clone() else { continue };
+            if self.settled_owners.contains(id) || self.runs.get(id).is_some_and(|runs| !runs.is_empty()) {
+                continue;
+            }
+            if now_ns.saturating_sub(incident.first_ns) > OWNER_LATE_NS {
+                self.settled_owners.insert(id.clone());
+            }
+            let host = incident.device.host.clone();
+            all.push((id.clone(), host, uuid, incident.first_ns, !incident.processes.is_empty()));
+        }
+        all
+    }
+
+    /// Notes who had the card of an incident.
+    pub(super) fn adopt(&mut self, id: &str, names: &[(String, String)]) {
+        let Some(incident) = self.incidents.all().iter().find(|incident| incident.id == id) else { return };
+        for (name, value) in names {
+            let is_job = name == "job_id";
+            if is_job && incident.jobs.contains(value) {
+                continue;
+            }
+            let known = if is_job { &mut self.jobs } else { &mut self.runs };
+            if known.entry(id.to_owned()).or_default().insert(value.clone()) {
+                self.changed.insert(incident.device.host.clone());
+            }
+        }
+    }
+
     /// Whether a verdict differs from the one before; other reports always do. A driver that was asking for
     /// nothing all along says nothing by saying it again.
     fn is_news(&mut self, report: &Report) -> bool {
@@ -196,22 +237,28 @@ impl Keeper {
             if told == Some(&is) || (told.is_none() && is.action == Action::None) {
                 continue;
             }
-            telling.push((incident.id.clone(), told.cloned(), is));
+            let events = self.words_of(incident, told, &is);
+            telling.push((incident.id.clone(), incident.device.host.clone(), events, is));
         }
-        for (id, was, is) in telling {
-            let Some(incident) = self.incidents.all().iter().find(|incident| incident.id == id) else {
-                continue;
-            };
-            let events = self.words_of(incident, was.as_ref(), &is);
-            self.changed.insert(incident.device.host.clone());
+        for (id, host, events, is) in telling {
+            self.changed.insert(host);
             if self.waiting.len() + events.len() <= WAITING_MAX {
                 self.waiting.extend(events);
             }
             self.told.insert(id, is);
         }
+        if self.told.len().max(self.runs.len()) > self.incidents.all().len() {
+            self.forget_gone();
+        }
+    }
+
+    /// Forgets what was told of incidents that are forgotten.
+    fn forget_gone(&mut self) {
         let all: BTreeSet<&str> = self.incidents.all().iter().map(|incident| incident.id.as_str()).collect();
         self.told.retain(|id, _| all.contains(id.as_str()));
         self.runs.retain(|id, _| all.contains(id.as_str()));
+        self.jobs.retain(|id, _| all.contains(id.as_str()));
+        self.settled_owners.retain(|id| all.contains(id.as_str()));
     }
 
     /// The events that tell how an incident became what it is.
@@ -280,8 +327,8 @@ impl Keeper {
         self.waiting = events;
     }
 
-    /// The series of open incidents now, and those that ended.
-    pub(super) fn take_series(&mut self) -> (Vec<SeriesKey>, Vec<SeriesKey>) {
+    /// The series of open incidents now, or those of them that are new, and those that ended.
+    pub(super) fn take_series(&mut self, is_new: bool) -> (Vec<SeriesKey>, Vec<SeriesKey>) {
         let open = self.incidents.open().filter(|incident| incident.is_actionable());
         let series: BTreeSet<SeriesKey> = open
             .map(|incident| {
@@ -291,8 +338,9 @@ impl Keeper {
             })
             .collect();
         let ended = self.series.difference(&series).cloned().collect();
-        self.series.clone_from(&series);
-        (series.into_iter().collect(), ended)
+        let said = series.iter().filter(|key| !is_new || !self.series.contains(*key)).cloned().collect();
+        self.series = series;
+        (said, ended)
     }
 
     /// The hosts of which something changed.
@@ -318,6 +366,12 @@ impl Keeper {
     /// Runs that had the device.
     pub(super) fn runs_of(&self, incident: &Incident) -> Vec<String> {
         self.runs.get(&incident.id).into_iter().flatten().cloned().collect()
+    }
+
+    /// Jobs that had the device, as far as they are no runs.
+    pub(super) fn jobs_of(&self, incident: &Incident) -> BTreeSet<String> {
+        let told = incident.jobs.iter().filter(|job| RunId::parse(job).is_none());
+        told.chain(self.jobs.get(&incident.id).into_iter().flatten()).cloned().collect()
     }
 
     /// Lines of processes that came while an incident went on.

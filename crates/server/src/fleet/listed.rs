@@ -280,6 +280,7 @@ fn confidence(of: insight::incidents::Confidence) -> &'static str {
 fn row(shared: &Shared, keeper: &Keeper, incident: &Incident, common: Option<String>) -> IncidentRow {
     let verdict = &incident.verdict;
     let runs: Vec<RunRow> = runs(keeper, incident).iter().map(|id| run_row(shared, id)).collect();
+    let jobs = keeper.jobs_of(incident);
     let processes = incident.processes.iter();
     let cleared = incident.cleared.as_ref();
     IncidentRow {
@@ -298,13 +299,13 @@ fn row(shared: &Shared, keeper: &Keeper, incident: &Incident, common: Option<Str
         confidence: confidence(verdict.confidence),
         waits_until: verdict.waits_until_ns.map(to_ms),
         title: words::headline(incident),
-        effect: words::effect(incident, runs.len()),
+        effect: words::effect(incident, runs.len(), jobs.len()),
         codes: codes(incident),
         conflicts: verdict.conflict.into_iter().map(words::conflict).collect(),
         evidence: evidence(keeper, incident),
         evidence_left_out: incident.evidence_left_out,
         processes: processes.map(|p| ProcessRow { pid: p.pid, name: p.name.clone() }).collect(),
-        jobs: incident.jobs.iter().filter(|job| RunId::parse(job).is_none()).cloned().collect(),
+        jobs: jobs.into_iter().collect(),
         runs,
         slices: incident.slices.iter().map(ToString::to_string).collect(),
         remap_pending: incident.remap_pending,

@@ -41,6 +41,8 @@ const DOOR: &str = "fleet";
 const PERIOD: Duration = Duration::from_secs(10);
 /// Such looks between two at the series of all cards.
 const WATCH_ROUNDS: u64 = 3;
+/// Events that are folded in one go.
+const FOLDED_AT_ONCE: usize = 1_000;
 /// How far back events are folded at start.
 const REPLAYED_NS: i64 = 14 * 86_400 * NANOS_PER_SECOND;
 /// Most events that are folded at start, the latest.
@@ -85,14 +87,26 @@ pub(crate) fn take_events(shared: &Shared, host: &str, events: &[Event]) {
     if events.is_empty() {
         return;
     }
-    {
+    // Whoever asks for incidents meanwhile waits for a part only.
+    for part in events.chunks(FOLDED_AT_ONCE) {
         let mut keeper = shared.fleet.keeper();
-        for event in events.iter().filter(|event| event.label("host") == Some(host)) {
+        for event in part.iter().filter(|event| event.label("host") == Some(host)) {
             keeper.take(event);
         }
-        keeper.settle(now_ns());
     }
-    tell(shared);
+    shared.fleet.keeper().settle(now_ns());
+    tell(shared, true);
+}
+
+/// Gives incidents the run and job of their card where these became known after the fault.
+fn adopt_owners(shared: &Shared) {
+    let without = shared.fleet.keeper().without_run(now_ns());
+    for (id, host, uuid, since_ns, had_process) in without {
+        let names = owner::owner_since(&shared.store, (&host, &uuid), since_ns, had_process);
+        if !names.is_empty() {
+            shared.fleet.keeper().adopt(&id, &names);
+        }
+    }
 }
 
 /// Ends what is open on the card of an incident; `false` when no such incident is open.
@@ -104,15 +118,15 @@ pub(crate) fn close(shared: &Shared, id: &str, by: &str) -> bool {
         keeper.settle(now_ns);
         is_closed
     };
-    tell(shared);
+    tell(shared, true);
     is_closed
 }
 
-/// Stores what incidents came to: their events, and their series as of now.
-fn tell(shared: &Shared) {
+/// Stores what incidents came to: their events, and as of now their series or those that are new.
+fn tell(shared: &Shared, is_new: bool) {
     let (events, open, ended) = {
         let mut keeper = shared.fleet.keeper();
-        let (open, ended) = keeper.take_series();
+        let (open, ended) = keeper.take_series(is_new);
         shared.live.incidents_changed(keeper.take_changed());
         (keeper.take_waiting(), open, ended)
     };
@@ -154,8 +168,9 @@ pub(crate) fn spawn(app: &App) {
                 if number.is_multiple_of(WATCH_ROUNDS) {
                     watch::look(&shared);
                 }
+                adopt_owners(&shared);
                 shared.fleet.keeper().settle(now_ns());
-                tell(&shared);
+                tell(&shared, false);
             });
             if let Err(error) = round.await {
                 tracing::error!(%error, "a look at incidents ended early");

@@ -98,7 +98,7 @@ pub(crate) fn nodes(shared: &Shared) -> Result<NodesAnswer, ApiError> {
     let hosts: BTreeSet<&String> = cards.heard.keys().chain(agents.keys()).collect();
     let rows = hosts.into_iter().map(|host| {
         let agent = agents.get(host);
-        let heard = cards.heard.get(host).copied().into_iter().chain(agent.map(|agent| agent.heard_ns)).max();
+        let heard = cards.heard_ns(host).into_iter().chain(agent.map(|agent| agent.heard_ns)).max();
         let is_silent = match agent {
             Some(agent) => is_agent_silent(agent, now_ns) && cards.is_silent(host, now_ns),
             None => cards.is_silent(host, now_ns),
@@ -166,21 +166,31 @@ fn boots(shared: &Shared, since_ns: i64) -> BTreeMap<String, String> {
 /// Cards as counted, with what an exporter alone lets one count, and those that are not there.
 fn inventory(cards: &Cards, host: &str, mut counts: CountsRow) -> (CountsRow, Vec<MissingRow>) {
     let of_host = cards.all.iter().filter(|((of, _), _)| of == host);
-    let (mut there, mut missing) = (0, Vec::new());
+    let (mut there, mut silent, mut missing) = (0_u64, 0_u64, Vec::new());
     for ((_, uuid), card) in of_host {
-        if card.state != CardState::Missing {
-            there += 1;
-            continue;
+        match card.state {
+            CardState::Missing => {}
+            CardState::Silent => {
+                silent += u64::from(cards.was_there(host, card));
+                continue;
+            }
+            CardState::Ok | CardState::Suspect => {
+                there += 1;
+                continue;
+            }
         }
         missing.push(MissingRow {
             pci_bus_id: Some(card.place.clone()).filter(|place| !place.is_empty()),
             uuid: Some(uuid.clone()),
-            since: Some(ms(card.last_ns)),
+            since: Some(ms(card.seen_ns())),
         });
     }
     // Cards of a maker whose driver nobody asks are told of by an exporter.
-    if there + missing.len() > 0 {
-        counts.driver = counts.driver.max(Some(there as u64));
+    if there > 0 || !missing.is_empty() {
+        counts.driver = counts.driver.max(Some(there));
+    } else if silent > 0 {
+        // A silent node is as it was counted last, without cards that were gone before.
+        counts.driver = counts.driver.or(Some(silent));
     }
     let short = counts.pci.unwrap_or(0).saturating_sub(counts.driver.unwrap_or(0));
     let unnamed = usize::try_from(short).unwrap_or(0).saturating_sub(missing.len());

@@ -14,6 +14,9 @@ pub(super) enum Agg {
     Worst,
 }
 
+/// A card that was busy for less than this share of the time is not compared with its peers.
+const IDLE_BELOW: f64 = 0.05;
+
 /// Which end of a signal is the bad one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Worst {
@@ -107,12 +110,20 @@ impl Signal {
         };
         match self.form {
             Form::Gauge => {
-                let selector = format!("{metric}{}[{window_ms}ms]", with(""));
-                match (agg, self.worst) {
-                    (Agg::Median, _) => format!("quantile_over_time(0.5, {selector})"),
-                    (Agg::Worst, Worst::Low) => format!("min_over_time({selector})"),
-                    (Agg::Worst, Worst::High) => format!("max_over_time({selector})"),
+                let range = format!("{}[{window_ms}ms]", with(""));
+                let value = match (agg, self.worst) {
+                    (Agg::Median, _) => format!("quantile_over_time(0.5, {metric}{range})"),
+                    (Agg::Worst, Worst::Low) => format!("min_over_time({metric}{range})"),
+                    (Agg::Worst, Worst::High) => format!("max_over_time({metric}{range})"),
+                };
+                if !self.is_of_peers {
+                    return value;
                 }
+                // An idle card's clock is low by design and says nothing beside one that works.
+                let busy = GPU_BUSY_RATIO.name;
+                format!(
+                    "{value} unless on (host, uuid) (quantile_over_time(0.5, {busy}{range}) < {IDLE_BELOW})"
+                )
             }
             Form::Throttled => {
                 let condition = with("reason!=\"sw_power\"");

@@ -24,44 +24,44 @@ fn plural(count: u64, one: &str, many: &str) -> String {
 pub(super) fn headline(incident: &Incident) -> String {
     let leading = incident.leading().or_else(|| incident.codes.keys().next());
     let mut text = match leading {
+        // A code without a number is no word that anybody knows.
+        Some(Code::Named(_)) => leading.map(title).unwrap_or_default().to_owned(),
         Some(code) => format!("{code}: {}", title(code)),
         None if incident.remap_pending => "memory waits for a reset to be replaced".to_owned(),
         None => "the driver asks for something".to_owned(),
     };
-    let others: Vec<String> = incident
-        .codes
-        .iter()
-        .filter(|(code, seen)| Some(*code) != leading && seen.part() != Part::Symptom)
-        .map(
-            |(code, seen)| {
-                if seen.count == 1 { code.to_string() } else { format!("{code} × {}", seen.count) }
-            },
-        )
-        .collect();
-    if !others.is_empty() {
-        text.push_str(", with ");
-        text.push_str(&others.join(", "));
-    }
+    let others =
+        incident.codes.iter().filter(|(code, seen)| Some(*code) != leading && seen.part() != Part::Symptom);
+    let (named, numbered): (Vec<_>, Vec<_>) = others.partition(|(code, _)| matches!(code, Code::Named(_)));
+    let times =
+        |name: &str, count: u64| if count == 1 { name.to_owned() } else { format!("{name} × {count}") };
+    let list = |all: Vec<String>, text: &mut String, before: &str| {
+        if !all.is_empty() {
+            text.push_str(before);
+            text.push_str(&all.join(", "));
+        }
+    };
+    let numbered = numbered.into_iter().map(|(code, seen)| times(&code.to_string(), seen.count)).collect();
+    list(numbered, &mut text, ", with ");
+    list(named.into_iter().map(|(code, seen)| times(title(code), seen.count)).collect(), &mut text, "; ");
     text
 }
 
 /// What it means for who works there, with numbers.
-pub(super) fn effect(incident: &Incident, runs: usize) -> String {
+pub(super) fn effect(incident: &Incident, runs: usize, jobs: usize) -> String {
     let of_switch = matches!(incident.leading(), Some(Code::Sxid(_)));
     let mut text = match incident.verdict.action {
         Action::ResetGpu if of_switch => {
-            "All GPUs and switches of the node are to be reset, which ends every process on them."
+            "Reset all GPUs and switches of the node, which ends every process on them."
         }
-        Action::None => "Nothing is to be done.",
-        Action::RestartApp => {
-            "The application on the GPU failed and is to be started again; the GPU works on."
-        }
-        Action::ResetGpu => "The GPU is to be reset, which ends every process on it.",
-        Action::DrainReset => "Work is to be moved off the node, then the GPU reset.",
-        Action::RestartVm => "The virtual machine is to be started again, which ends all on it.",
-        Action::RebootNode => "The node is to be booted, which ends all on it.",
-        Action::Inspect => "Somebody has to look at it before it takes new work.",
-        Action::Contact => "It is to be taken out of use, and its maker asked.",
+        Action::None => "Nothing has to be done.",
+        Action::RestartApp => "Restart the application that was on the GPU: it failed, and the GPU works on.",
+        Action::ResetGpu => "Reset the GPU, which ends every process on it.",
+        Action::DrainReset => "Move the work off the node, then reset the GPU.",
+        Action::RestartVm => "Restart the virtual machine, which ends all that runs in it.",
+        Action::RebootNode => "Reboot the node, which ends all that runs on it.",
+        Action::Inspect => "Look at it before it gets new work.",
+        Action::Contact => "Take it out of use and ask its maker.",
     }
     .to_owned();
     let count = |part| {
@@ -77,11 +77,8 @@ pub(super) fn effect(incident: &Incident, runs: usize) -> String {
     if seconds >= 1.0 {
         let _ = write!(text, " within {seconds:.0} s");
     }
-    let touched = [
-        (incident.processes.len(), "process", "processes"),
-        (runs, "run", "runs"),
-        (incident.jobs.len(), "job", "jobs"),
-    ];
+    let touched =
+        [(incident.processes.len(), "process", "processes"), (runs, "run", "runs"), (jobs, "job", "jobs")];
     let touched: Vec<String> = touched
         .into_iter()
         .filter(|(count, ..)| *count > 0)
@@ -99,9 +96,23 @@ pub(super) fn effect(incident: &Incident, runs: usize) -> String {
         let _ = write!(text, " It came back: the same fault was there {times} in the day before.");
     }
     if let Some(then) = incident.verdict.then {
-        let _ = write!(text, " If that does not help: `{}`.", then.name());
+        let _ = write!(text, " If that does not help: {}.", next_step(then));
     }
     text
+}
+
+/// What is to be done when something else did not help.
+fn next_step(action: Action) -> &'static str {
+    match action {
+        Action::None => "nothing more",
+        Action::RestartApp => "restart the application",
+        Action::ResetGpu => "reset the GPU",
+        Action::DrainReset => "move the work off the node and reset the GPU",
+        Action::RestartVm => "restart the virtual machine",
+        Action::RebootNode => "reboot the node",
+        Action::Inspect => "have somebody look at it",
+        Action::Contact => "take it out of use and ask its maker",
+    }
 }
 
 /// Who disagrees.

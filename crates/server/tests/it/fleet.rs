@@ -245,6 +245,67 @@ fn a_card_that_is_gone_is_missing_and_so_is_one_that_only_pci_counts() {
     assert_eq!(site.get("/api/tg/v1/incidents")["incidents"], json!([]));
 }
 
+/// A series whose last word at this time is its end.
+fn ended(agent: &Agent, card: Card<'_>, name: &str, at: i64) -> Series {
+    agent.series(name, &[("gpu", card.gpu), ("uuid", card.uuid)], &[(at, stale_marker())])
+}
+
+#[test]
+fn a_card_whose_series_all_ended_was_seen_until_then_and_a_silent_node_counts_it_no_more() {
+    let site = Site::new();
+    let until = lately();
+    // An hour ago a card of four ended; half an hour ago the node fell silent.
+    let (gone, quiet) = (until - 3_600 * SECOND, until - 1_800 * SECOND);
+    let agent = Agent::of("node-1");
+    let mut series: Vec<Series> = CARDS[..3]
+        .iter()
+        .map(|card| steady(&agent, *card, "tg_gpu_power_watts", &[], (quiet, 650.0)))
+        .collect();
+    series.push(steady(&agent, CARDS[3], "tg_gpu_power_watts", &[], (gone - 10 * SECOND, 650.0)));
+    series.push(agent.series("tg_node_gpus", &[("source", "driver")], &[(quiet, 3.0)]));
+    agent.push(&site, series, &[]);
+    agent.push(&site, vec![ended(&agent, CARDS[3], "tg_gpu_power_watts", gone)], &[]);
+    let answer = gpus(&site, &range(until));
+    assert_eq!(row(&answer, "GPU-d")["last_seen"], json!(gone / 1_000_000));
+    assert_eq!(row(&answer, "GPU-a")["last_seen"], json!(quiet / 1_000_000));
+    let node = |site: &Site| site.get("/api/tg/v1/fleet/nodes")["nodes"][0].clone();
+    let reason = row(&answer, "GPU-d")["reason"].as_str().unwrap().to_owned();
+    let seconds: i64 = reason.split_whitespace().rev().nth(1).unwrap().parse().unwrap();
+    assert!((3_600..4_000).contains(&seconds), "{reason}");
+    assert_eq!(node(&site)["gpus"]["driver"], 3);
+    // The agent's good-bye ends the counts too: what was there last is counted, without the card that was gone.
+    let end = [(quiet + SECOND, stale_marker())];
+    let mut ends = vec![agent.series("tg_node_gpus", &[("source", "driver")], &end)];
+    ends.extend(CARDS[..3].iter().map(|card| ended(&agent, *card, "tg_gpu_power_watts", quiet + SECOND)));
+    agent.push(&site, ends, &[]);
+    assert_eq!(node(&site)["gpus"]["driver"], 3);
+    let answer = gpus(&site, &range(until));
+    assert_eq!(row(&answer, "GPU-a")["last_seen"], json!((quiet + SECOND) / 1_000_000));
+}
+
+#[test]
+fn an_idle_card_is_not_compared_with_those_that_work() {
+    let site = Site::new();
+    let until = lately();
+    let agent = Agent::of("node-1");
+    let mut series = Vec::new();
+    for (card, (clock, busy)) in
+        CARDS.into_iter().zip([(1.5e9, 1.0), (1.5e9, 0.9), (1.2e9, 1.0), (3.45e8, 0.0)])
+    {
+        series.push(described(&agent, card, until));
+        series.push(steady(&agent, card, "tg_gpu_sm_clock_hertz", &[], (until, clock)));
+        series.push(steady(&agent, card, "tg_gpu_busy_ratio", &[], (until, busy)));
+    }
+    agent.push(&site, series, &[]);
+    for agg in ["median", "worst"] {
+        let answer = gpus(&site, &format!("signal=clock_vs_peers&agg={agg}&{}", range(until)));
+        assert_eq!(row(&answer, "GPU-c")["value"], json!(0.8), "{agg}");
+        let idle = row(&answer, "GPU-d");
+        assert_eq!((&idle["value"], &idle["bins"][20]), (&json!(null), &json!(null)), "{agg}");
+        assert!(idle["reason"].as_str().unwrap().starts_with("it is idle"), "{idle}");
+    }
+}
+
 #[test]
 fn a_card_with_an_incident_is_suspect_with_its_xids_on_the_time_axis() {
     let site = Site::new();
@@ -279,6 +340,52 @@ fn a_card_with_an_incident_is_suspect_with_its_xids_on_the_time_axis() {
     agent.push(&site, Vec::new(), &[other]);
     let common = &site.get("/api/tg/v1/incidents")["common"][0];
     assert!(common["sentence"].as_str().unwrap().contains("all of job 4711"), "{common}");
+}
+
+#[test]
+fn an_incident_learns_later_which_run_had_its_card() {
+    use crate::pages::eventually;
+
+    let site = Site::new();
+    let at = lately();
+    let agent = Agent::of("node-1");
+    let owner = |card: usize, labels: &[(&str, &str)], at: i64, value: f64| {
+        let labels = [&[("gpu", CARDS[card].gpu), ("uuid", CARDS[card].uuid)], labels].concat();
+        agent.series("tg_gpu_owner_info", &labels, &[(at, value)])
+    };
+    let job = [("job_id", "4711"), ("confidence", "likely")];
+    let run = [("run_id", RUN), ("job_id", "4711"), ("confidence", "certain")];
+    let other = [("run_id", RUN), ("job_id", "4712"), ("confidence", "certain")];
+    // Of the first card the job is known at the time of the fault, and so it is of the second.
+    agent.push(&site, vec![owner(0, &job, at - 5 * SECOND, 1.0), owner(1, &job, at - 5 * SECOND, 1.0)], &[]);
+    let fault = |place: &str, uuid: &str| with(agent.xid(at, place, 119), "uuid", uuid);
+    let faults =
+        [fault("0000:10:00.0", "GPU-a"), fault("0000:11:00.0", "GPU-b"), fault("0000:12:00.0", "GPU-c")];
+    agent.push(&site, Vec::new(), &faults);
+    let of = |uuid: &str| site.get(&format!("/api/tg/v1/incidents?uuid={uuid}"))["incidents"][0].clone();
+    assert_eq!((&of("GPU-a")["runs"], &of("GPU-a")["jobs"]), (&json!([]), &json!(["4711"])));
+    // Then its run is; the second card goes to another job, and the third, which was free, gets work.
+    let later = at + 5 * SECOND;
+    agent.push(
+        &site,
+        vec![
+            owner(0, &job, later, stale_marker()),
+            owner(0, &run, later, 1.0),
+            owner(1, &job, later, stale_marker()),
+            owner(1, &other, later, 1.0),
+            owner(2, &other, later, 1.0),
+        ],
+        &[],
+    );
+    let learnt = eventually("the run of the first card", || {
+        let incident = of("GPU-a");
+        (incident["runs"] != json!([])).then_some(incident)
+    });
+    assert_eq!(learnt["runs"][0]["run_id"], RUN);
+    assert!(learnt["effect"].as_str().unwrap().contains("1 run, 1 job had the GPU"), "{learnt}");
+    for (uuid, jobs) in [("GPU-b", json!(["4711"])), ("GPU-c", json!([]))] {
+        assert_eq!((&of(uuid)["runs"], &of(uuid)["jobs"]), (&json!([]), &jobs), "{uuid}");
+    }
 }
 
 #[test]
