@@ -20,6 +20,8 @@ pub struct Card {
 pub struct Cards {
     /// Version of the driver, where it is known.
     pub driver: Option<String>,
+    /// There is no driver, or it does not start.
+    pub is_absent: bool,
     /// By driver index.
     pub all: Vec<Card>,
 }

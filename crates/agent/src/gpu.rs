@@ -1,6 +1,6 @@
 //! The cards: every number that the driver gives, under canonical names.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
@@ -87,6 +87,8 @@ pub struct GpuSource {
     boot_id: String,
     /// Canonical names by the driver's, found once.
     names: HashMap<&'static str, (&'static Desc, f64)>,
+    /// What a card has given a value for, by UUID.
+    given: HashMap<String, HashSet<&'static str>>,
     /// Cards that were seen, by UUID: whether they answered at the last look.
     seen: HashMap<String, bool>,
     has_looked: bool,
@@ -110,6 +112,7 @@ impl GpuSource {
             cards,
             boot_id: boot_id.to_owned(),
             names: HashMap::new(),
+            given: HashMap::new(),
             seen: HashMap::new(),
             has_looked: false,
             failures: HashMap::new(),
@@ -175,7 +178,7 @@ impl GpuSource {
         count(&canonical::NODE_GPUS, "driver", all.iter().filter(|card| card.answers).count(), out);
         self.follow_inventory(tick, &all, &failures, out);
         self.note(&failures);
-        *self.cards.lock() = Cards { driver, all };
+        *self.cards.lock() = Cards { driver, is_absent: false, all };
     }
 
     /// What one card told.
@@ -183,6 +186,7 @@ impl GpuSource {
         let Driver::Here(sampler) = &self.driver else { return };
         let device = &card.device;
         out.readings.push(info(device, driver));
+        let given = self.given.entry(device.uuid.clone()).or_default();
         for (_, value) in values.iter().filter(|(gpu, _)| *gpu == device.index) {
             let found = self.names.get(value.metric.name).copied().or_else(|| canonical_of(value.metric));
             let Some((desc, scale)) = found else { continue };
@@ -193,6 +197,7 @@ impl GpuSource {
             }
             labels.extend(value.labels.iter().map(|(name, value)| (*name, (*value).to_owned())));
             out.readings.push(Reading { desc, labels, value: value.value * scale });
+            given.insert(desc.name);
         }
         if let Some(mask) = sampler.throttle_mask(device.index) {
             for (bit, reason) in canonical::THROTTLE_BITS {
@@ -202,8 +207,13 @@ impl GpuSource {
                 out.readings.push(Reading { desc: &canonical::GPU_THROTTLE_ACTIVE, labels, value });
             }
         }
-        for metric in sampler.unsupported(device.index) {
+        // Profiling, which gives some of what the driver's plain calls don't, takes two looks.
+        let is_known = self.seen.contains_key(&device.uuid);
+        for metric in sampler.unsupported(device.index).into_iter().filter(|_| is_known) {
             let Some((desc, _)) = canonical_of(metric) else { continue };
+            if given.contains(desc.name) {
+                continue;
+            }
             let mut labels = labels(device);
             labels.push(("field", desc.name.trim_start_matches("tg_gpu_").to_owned()));
             out.readings.push(Reading { desc: &canonical::GPU_UNSUPPORTED_INFO, labels, value: 1.0 });
@@ -323,9 +333,7 @@ impl Source for GpuSource {
         if self.follow(tick.elapsed) {
             self.look(tick, out);
         } else if matches!(self.driver, Driver::Absent(_)) {
-            // No driver, or one that does not start, sees none.
-            count(&canonical::NODE_GPUS, "driver", 0, out);
-            *self.cards.lock() = Cards::default();
+            *self.cards.lock() = Cards { is_absent: true, ..Cards::default() };
         }
         self.has_looked = true;
         for (reason, times) in &self.failures {

@@ -12,7 +12,7 @@ use collect::{
 use model::Desc;
 use semconv::canonical as tg;
 
-use crate::{Reading, Snapshot, Source, Tick};
+use crate::{Reading, SharedCards, Snapshot, Source, Tick};
 
 /// Causes that are remembered, so that each is said once.
 const CAUSES_MAX: usize = 256;
@@ -24,12 +24,21 @@ pub struct Machine {
     /// By resource: the time that was waited, seconds, and when that was read.
     waited: BTreeMap<&'static str, (f64, Duration)>,
     said: BTreeSet<String>,
+    /// The labels of what never changes.
+    facts: Vec<(&'static str, String)>,
+    cards: SharedCards,
 }
 
 impl Machine {
     /// Looks at this machine, the real one or a folder that stands for one.
-    pub fn new(host: Host) -> Self {
-        Self { sampler: MachineSampler::new(host), waited: BTreeMap::new(), said: BTreeSet::new() }
+    pub fn new(host: Host, cards: SharedCards) -> Self {
+        let facts = vec![
+            ("boot_id", host.boot_id()),
+            ("agent_version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("kernel", host.kernel()),
+        ];
+        let sampler = MachineSampler::new(host);
+        Self { sampler, waited: BTreeMap::new(), said: BTreeSet::new(), facts, cards }
     }
 }
 
@@ -39,13 +48,22 @@ impl Source for Machine {
     }
 
     fn read(&mut self, tick: &Tick<'_>, out: &mut Snapshot) {
-        let Self { sampler, waited, said } = self;
+        let Self { sampler, waited, said, facts, cards } = self;
+        out.readings.push(Reading { desc: &tg::NODE_INFO, labels: facts.clone(), value: 1.0 });
+        let has_driver = !cards.lock().is_absent;
         sampler.sample(&mut |value| {
             if let MachineValue::Waiting { resource, seconds } = value {
                 let before = waited.insert(resource, (seconds, tick.elapsed));
                 out.readings
                     .extend(before.and_then(|before| waiting(resource, before, (seconds, tick.elapsed))));
             } else {
+                // Without a driver nobody shows the cards that are there; cards of others have other drivers.
+                if let MachineValue::PciGpus { nvidia: 1.., .. } = value
+                    && !has_driver
+                {
+                    let labels = vec![("source", "driver".to_owned())];
+                    out.readings.push(Reading { desc: &tg::NODE_GPUS, labels, value: 0.0 });
+                }
                 readings(value, &mut |desc, labels, value| {
                     out.readings.push(Reading { desc, labels, value });
                 });
@@ -109,7 +127,7 @@ fn readings(value: MachineValue<'_>, put: &mut Put<'_>) {
         }
         MachineValue::Rdma { device, port, what } => rdma(device, port, what, put),
         MachineValue::Job { job_id, what } => job(job_id, what, put),
-        MachineValue::PciGpus(count) => {
+        MachineValue::PciGpus { count, .. } => {
             put(&tg::NODE_GPUS, vec![("source", "pci".to_owned())], count as f64);
         }
     }

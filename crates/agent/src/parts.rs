@@ -24,7 +24,7 @@ pub(crate) fn all(config: &Config, state_dir: &Path, boot_id: &str) -> Vec<Box<d
     let log = KernelLog::new(log, cards.clone(), heard.clone());
     // Behind the log, which says more of what both tell.
     let driver = DriverEvents::new(told, heard, Some(state_dir.to_owned()));
-    let machine = Machine::new(Host::at(&config.root));
+    let machine = Machine::new(Host::at(&config.root), cards.clone());
     let mut parts: Vec<Box<dyn Source>> =
         vec![Box::new(gpu), Box::new(log), Box::new(driver), Box::new(machine)];
     let mut owners = OwnersOptions::at(&config.root);

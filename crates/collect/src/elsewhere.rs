@@ -39,6 +39,11 @@ impl Host {
     }
 
     /// Unknown here: empty.
+    pub fn kernel(&self) -> String {
+        String::new()
+    }
+
+    /// Unknown here: empty.
     pub fn boot_id(&self) -> String {
         String::new()
     }

@@ -51,6 +51,12 @@ impl Host {
         self
     }
 
+    /// Version of the kernel; empty where it can't be read.
+    pub fn kernel(&self) -> String {
+        let path = self.path(b"/proc/sys/kernel/osrelease");
+        std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+    }
+
     /// The kernel's boot id: another one after each start of the machine, the same in all of its
     /// containers. Empty when it cannot be read or is no UUID.
     pub fn boot_id(&self) -> String {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
-use agent::{Machine, Snapshot, Source, Tick};
+use agent::{Machine, SharedCards, Snapshot, Source, Tick};
 use collect::Host;
 
 use crate::log::NOW_NS;
@@ -54,11 +54,19 @@ fn everything_has_its_canonical_name() {
     write(&format!("{job}/memory.current"), "1000\n");
     write(&format!("{job}/memory.max"), "2000\n");
 
-    let mut machine = Machine::new(Host::at(folder.path()));
+    write("proc/sys/kernel/random/boot_id", "0b00aa00-0000-4000-8000-000000000001\n");
+    write("proc/sys/kernel/osrelease", "6.1.0-9\n");
+
+    let cards = SharedCards::default();
+    let mut machine = Machine::new(Host::at(folder.path()), cards.clone());
     let mut found = look(&mut machine, 10);
     let free = found.remove("tg_node_disk_free_bytes{mountpoint=/}").unwrap();
     let total = found.remove("tg_node_disk_total_bytes{mountpoint=/}").unwrap();
     assert!(free <= total && total > 0.0);
+    let facts = format!(
+        "tg_node_info{{boot_id=0b00aa00-0000-4000-8000-000000000001,agent_version={},kernel=6.1.0-9}}",
+        env!("CARGO_PKG_VERSION")
+    );
     let want = [
         ("tg_node_cpu_seconds_total{mode=user}", 1.0),
         ("tg_node_cpu_seconds_total{mode=idle}", 4.0),
@@ -76,6 +84,7 @@ fn everything_has_its_canonical_name() {
         ("tg_node_rdma_receive_bytes_total{device=mlx5_0,port=1}", 400.0),
         ("tg_node_rdma_transmit_bytes_total{device=mlx5_0,port=1}", 800.0),
         ("tg_node_rdma_errors_total{device=mlx5_0,port=1,kind=link_downed}", 3.0),
+        (facts.as_str(), 1.0),
         ("tg_node_gpus{source=pci}", 1.0),
         ("tg_job_cpu_seconds_total{job_id=7}", 1.5),
         ("tg_job_memory_used_bytes{job_id=7}", 1000.0),
@@ -90,4 +99,13 @@ fn everything_has_its_canonical_name() {
     // A ratio is known from the second look on.
     write("proc/pressure/io", "some avg10=0.00 avg60=0.00 avg300=0.00 total=3500000\n");
     assert_eq!(look(&mut machine, 20)["tg_node_pressure_waiting_ratio{resource=io}"], 0.25);
+
+    // A driver that is not there shows none of NVIDIA's cards, and says nothing of others'.
+    cards.lock().is_absent = true;
+    assert_eq!(look(&mut machine, 30)["tg_node_gpus{source=driver}"], 0.0);
+    write("sys/bus/pci/devices/0000:1b:00.0/vendor", "0x1002\n");
+    let mut other = Machine::new(Host::at(folder.path()), cards);
+    let found = look(&mut other, 40);
+    assert_eq!(found["tg_node_gpus{source=pci}"], 1.0);
+    assert_eq!(found.get("tg_node_gpus{source=driver}"), None);
 }

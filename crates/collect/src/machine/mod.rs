@@ -109,7 +109,12 @@ pub enum MachineValue<'a> {
         what: JobValue,
     },
     /// How many GPUs stand on the bus.
-    PciGpus(u64),
+    PciGpus {
+        /// All of them.
+        count: u64,
+        /// Those of NVIDIA, which its driver should show.
+        nvidia: u64,
+    },
 }
 
 /// What is read of a port for RDMA.

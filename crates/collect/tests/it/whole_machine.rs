@@ -55,7 +55,10 @@ fn named(value: MachineValue<'_>, put: &mut dyn FnMut(String, f64)) {
             JobValue::MemoryUsed(bytes) => put(format!("job {job_id} used"), bytes as f64),
             JobValue::MemoryLimit(bytes) => put(format!("job {job_id} limit"), bytes as f64),
         },
-        MachineValue::PciGpus(count) => put("gpus".to_owned(), count as f64),
+        MachineValue::PciGpus { count, nvidia } => {
+            put("gpus".to_owned(), count as f64);
+            put("gpus nvidia".to_owned(), nvidia as f64);
+        }
     }
 }
 
