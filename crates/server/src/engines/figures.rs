@@ -37,10 +37,11 @@ enum How {
 }
 
 impl How {
-    /// The metric that has to be there.
-    fn metric(self) -> &'static Desc {
+    /// The metrics that have to be there.
+    fn metrics(self) -> Vec<&'static Desc> {
         match self {
-            Self::Quantile(desc, _) | Self::Last(desc, _) | Self::Rate(desc) | Self::Share(_, desc) => desc,
+            Self::Quantile(desc, _) | Self::Last(desc, _) | Self::Rate(desc) => vec![desc],
+            Self::Share(part, whole) => vec![whole, part],
         }
     }
 }
@@ -98,11 +99,7 @@ pub(crate) fn read(asker: &mut Asker<'_>) -> Result<Table, QueryError> {
     let mut table = Table::default();
     let mut asked: Vec<&'static str> = Vec::new();
     for figure in &FIGURES {
-        let metrics = match figure.how {
-            How::Share(part, whole) => vec![part, whole],
-            other => vec![other.metric()],
-        };
-        for desc in metrics {
+        for desc in figure.how.metrics() {
             if !asked.contains(&desc.name) {
                 asked.push(desc.name);
                 gather(asker, &mut table, figure.how, desc)?;
@@ -179,7 +176,7 @@ impl Table {
     pub(crate) fn of_replica(&self, key: &Key) -> Values {
         let value = |figure: &Figure| {
             let found = self.replicas.get(&(key.clone(), figure.key)).copied();
-            let coverage = self.covered.get(&(key.clone(), figure.how.metric().name)).copied();
+            let coverage = self.coverage(std::slice::from_ref(key), figure.how);
             (figure.key, settle(figure, found, coverage, std::slice::from_ref(&key.engine)))
         };
         FIGURES.iter().map(value).collect()
@@ -188,34 +185,50 @@ impl Table {
     /// The figures of a model with these replicas.
     pub(crate) fn of_model(&self, model: &Arc<str>, replicas: &[Replica]) -> Values {
         let engines: Vec<Arc<str>> = replicas.iter().map(|replica| replica.key.engine.clone()).collect();
+        let keys: Vec<Key> = replicas.iter().map(|replica| replica.key.clone()).collect();
         let value = |figure: &Figure| {
-            let metric = figure.how.metric().name;
-            let shares = replicas.iter().filter_map(|one| self.covered.get(&(one.key.clone(), metric)));
-            let (sum, count) = shares.fold((0.0, 0), |(sum, count), share| (sum + share, count + 1));
-            let coverage = (count > 0).then(|| sum / f64::from(count));
+            let coverage = self.coverage(&keys, figure.how);
             let found = self.models.get(&(model.clone(), figure.key)).copied();
             (figure.key, settle(figure, found, coverage, &engines))
         };
         FIGURES.iter().map(value).collect()
     }
+
+    /// How much of the window was observed of what a figure is computed from, or which metric nobody sent.
+    fn coverage(&self, keys: &[Key], how: How) -> Result<f64, &'static str> {
+        let mut least = 1.0_f64;
+        for desc in how.metrics() {
+            let shares = keys.iter().filter_map(|key| self.covered.get(&(key.clone(), desc.name)));
+            let (sum, count) = shares.fold((0.0, 0), |(sum, count), share| (sum + share, count + 1));
+            if count == 0 {
+                return Err(desc.name);
+            }
+            least = least.min(sum / f64::from(count));
+        }
+        Ok(least)
+    }
 }
 
 /// A number, or why there is none.
-fn settle(figure: &Figure, found: Option<f64>, coverage: Option<f64>, engines: &[Arc<str>]) -> Value {
-    let metric = figure.how.metric().name;
-    let value = match found {
-        Some(value) if value.is_finite() => Ok(value),
-        Some(value) if value.is_infinite() => Err("it lies beyond the engine's last bucket".to_owned()),
-        Some(_) => Err(match figure.how {
+fn settle(
+    figure: &Figure,
+    found: Option<f64>,
+    coverage: Result<f64, &'static str>,
+    engines: &[Arc<str>],
+) -> Value {
+    let value = match (found, coverage) {
+        (Some(value), _) if value.is_finite() => Ok(value),
+        (Some(value), _) if value.is_infinite() => Err("it lies beyond the engine's last bucket".to_owned()),
+        (Some(_), _) => Err(match figure.how {
             How::Quantile(..) => "no request in this window".to_owned(),
             _ => "nothing was counted in this window".to_owned(),
         }),
-        None if coverage.is_some() => Err("fewer than two samples in this window".to_owned()),
-        None => {
+        (None, Ok(_)) => Err("fewer than two samples in this window".to_owned()),
+        (None, Err(metric)) => {
             let mut engines: Vec<&str> = engines.iter().map(|engine| &**engine).collect();
             engines.dedup();
             Err(format!("{} sent no {metric} in this window", engines.join(" and ")))
         }
     };
-    Value { value, coverage }
+    Value { value, coverage: coverage.ok() }
 }

@@ -86,6 +86,33 @@ fn a_model_has_its_latencies_load_and_shares_and_a_reason_for_what_is_not_known(
 }
 
 #[test]
+fn a_share_of_which_one_half_never_comes_says_which() {
+    let pages = Pages::start();
+    let page = |requests| {
+        let lines = vllm(requests, 0.4, 0);
+        let kept = lines.lines().filter(|line| !line.starts_with("vllm:prefix_cache_hits_total"));
+        kept.fold(String::new(), |page, line| page + line + "\n")
+    };
+    pages.set("e", page(0));
+    let server = Scraping::of(&pages, &["e"]);
+    server.becomes("tg_engine_requests_running", 12.0);
+    pages.set("e", page(1_000));
+    let answer = eventually("the rates are there", || {
+        let answer = server.get("/api/tg/v1/engines");
+        let rate = answer["models"][0]["values"]["output_tokens_per_second"]["value"].as_f64();
+        rate.is_some_and(|rate| rate > 0.0).then_some(answer)
+    });
+    let wanted = json!({
+        "value": null,
+        "unit": "",
+        "reason": "vllm sent no tg_engine_cache_hit_tokens_total in this window",
+        "coverage": null,
+    });
+    assert_eq!(answer["models"][0]["values"]["cache_hit_ratio"], wanted);
+    assert_eq!(answer["models"][0]["replicas"][0]["values"]["cache_hit_ratio"], wanted);
+}
+
+#[test]
 fn an_engine_that_is_down_is_listed_as_down_and_a_restart_is_no_burst() {
     let pages = Pages::start();
     pages.set("e", vllm(1_000, 0.97, 7));
