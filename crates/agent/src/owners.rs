@@ -24,7 +24,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use self::boards::{Board, Finder, Place, place_of};
-use self::claims::Holder;
+use self::claims::{Claims, Holder};
 use self::judge::{Judgement, Known, Owner, Usage, Who, judge};
 use self::kubelet::Kubelet;
 use self::process::{Process, Processes};
@@ -178,6 +178,7 @@ struct Look {
     cards: SharedCards,
     finder: Finder,
     processes: Processes,
+    claims: Claims,
     kubelet: Kubelet,
     /// What was at odds at the look before: only what stays so is believed.
     at_odds: BTreeSet<String>,
@@ -189,6 +190,7 @@ impl Look {
         Self {
             finder: Finder::new(&options.proc, &options.sys),
             processes: Processes::new(&options.proc),
+            claims: Claims::new(&options.claims, &options.proc, &options.boot_id),
             kubelet: Kubelet::new(&options.kubelet, options.kubelet_every),
             at_odds: BTreeSet::new(),
             round: 0,
@@ -225,7 +227,7 @@ impl Look {
             return Vec::new();
         }
         let pods = pods::names(&self.options.pod_logs);
-        let holders = claims::holders(&self.options.claims, &self.options.boot_id);
+        let holders = self.claims.holders();
         let mut seen: HashMap<u32, Option<Process>> = HashMap::new();
         let mut found = Vec::new();
         let mut add = |place: Place, board: &Board, pid: u32, is_by_lock: bool| {

@@ -303,7 +303,20 @@ fn jobs_of_slurm_own_cards_without_a_kubelet() {
 
 #[test]
 fn runs_are_known_by_their_locks_and_by_what_they_start() {
+    runs_are_known(false);
+}
+
+#[test]
+fn runs_are_known_where_the_kernel_lists_the_locks() {
+    runs_are_known(true);
+}
+
+fn runs_are_known(does_kernel_list: bool) {
     let mut node = Node::new(3);
+    if does_kernel_list {
+        std::fs::create_dir_all(node.path("proc")).unwrap();
+        std::os::unix::fs::symlink("/proc/locks", node.path("proc/locks")).unwrap();
+    }
     let uid = rustix::process::geteuid().as_raw();
     let lock = format!("shm/truegauge-claims-{uid}/my-run-{RUN}-0a1b2c3d/device-{}.lock", card(0));
     node.write(&lock, "");
@@ -320,11 +333,19 @@ fn runs_are_known_by_their_locks_and_by_what_they_start() {
         "gpu=1 run_id=fedcba9876543210 confidence=likely",
     ]);
     holder.end();
-    node.until_lines(&[
+    let without = [
         &format!("{ALLOCATED} 1"),
         "gpu=0 job_id=5 confidence=likely",
         "gpu=1 run_id=fedcba9876543210 confidence=likely",
-    ]);
+    ];
+    node.until_lines(&without);
+    // Another process takes the same file, which changes nothing of its folder.
+    let again = Holder::of(&node.path(&lock));
+    node.proc(again.pid(), 1, "0::/", "");
+    node.proc(21, again.pid(), "0::/system.slice/slurmstepd.scope/job_5/step_0", "");
+    node.until(&format!("run {RUN} again"), |found| {
+        lines(found).contains(&format!("gpu=0 run_id={RUN} job_id=5 confidence=likely")).then_some(())
+    });
 }
 
 /// A process that holds a lock as our clients do.
