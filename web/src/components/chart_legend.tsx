@@ -34,10 +34,12 @@ interface ReadoutProps {
   unit: string;
   alone: boolean;
   hover: (on: boolean) => void;
+  /** What else is known of a value. */
+  about?: (value: number) => string;
 }
 
 /** The value of one series at the cursor, in the head. */
-export function Readout({ board, axis, shape, entry, unit, alone, hover }: ReadoutProps) {
+export function Readout({ board, axis, shape, entry, unit, alone, hover, about }: ReadoutProps) {
   const reading = readAt(shape, entry, board.cursor[axis].value, unit);
   const from = board.mark?.value?.[axis] ?? null;
   const before = from === null ? null : readAt(shape, entry, from, unit);
@@ -46,7 +48,11 @@ export function Readout({ board, axis, shape, entry, unit, alone, hover }: Reado
   return (
     <span
       class="readout"
-      title={[labelText(entry.labels), reading?.spread && `min–max ${reading.spread}`]
+      title={[
+        labelText(entry.labels),
+        reading?.spread && `min–max ${reading.spread}`,
+        reading && about?.(reading.value),
+      ]
         .filter(Boolean)
         .join(' · ')}
       onPointerEnter={() => hover(true)}

@@ -18,7 +18,7 @@ import { zone } from '../lib/clock';
 import { copy } from '../lib/download';
 import { token } from '../lib/theme';
 import type { Model } from './answers';
-import { type ChartSpec, promqlOf, type Reset } from './charts';
+import { bucketOf, type ChartSpec, promqlOf, type Reset } from './charts';
 import type { Inference } from './model';
 import { brief } from './words';
 
@@ -106,6 +106,7 @@ export function ModelChart(props: {
                 unit={unit}
                 alone={false}
                 hover={(on) => (hover.value = on && entries.length > 1 ? entry.id : null)}
+                about={(value) => bucketText(page, chart, value)}
               />
             ))}
         </span>
@@ -140,6 +141,14 @@ export function ModelChart(props: {
       )}
     </section>
   );
+}
+
+/** Between which bounds of the engine's buckets a quantile lies. */
+function bucketText(page: Inference, chart: ChartSpec, value: number): string {
+  const scale = chart.unit === 'ms' ? 1000 : 1;
+  const bucket = bucketOf(page.bounds.value.get(chart.metric) ?? [], value / scale);
+  if (!bucket) return '';
+  return `somewhere between ${brief(bucket[0] * scale)} and ${brief(bucket[1] * scale)} ${chart.unit}: as fine as the engine’s buckets`;
 }
 
 /** Why a chart has no line: in the server's words where it says so. */

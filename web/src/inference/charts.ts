@@ -275,3 +275,31 @@ export const COMPARED: { key: string; text: string; unit: string; figure: string
 export function replicaQuestion(model: string, key: string, window: string): string {
   return expressions(selectorOf(model), window, 'job, instance, dp_rank')[key];
 }
+
+/** Names of histograms that quantiles are drawn of. */
+const HISTOGRAMS = 'tg_engine_(ttft|itl|e2e)_seconds_bucket';
+
+/** The question for the bounds of a model's buckets. */
+export const boundsQuestion = (model: string, window: string) =>
+  `group by (__name__, le) (last_over_time({__name__=~"${HISTOGRAMS}",${selectorOf(model)}}[${window}]))`;
+
+/** Upper bounds of buckets in their order, by metric, seconds. */
+export type Bounds = ReadonlyMap<string, number[]>;
+
+/** Reads the answer. */
+export function boundsOf(rows: { metric: Record<string, string> }[]): Bounds {
+  const found = new Map<string, number[]>();
+  for (const { metric } of rows) {
+    const name = (metric.__name__ ?? '').replace(/_bucket$/, '');
+    const bound = metric.le === '+Inf' ? Infinity : Number(metric.le);
+    found.set(name, [...(found.get(name) ?? []), bound]);
+  }
+  for (const all of found.values()) all.sort((a, b) => a - b);
+  return found;
+}
+
+/** The bounds of the bucket that a quantile lies in: it may be anywhere between them. */
+export function bucketOf(bounds: number[], value: number): [low: number, high: number] | null {
+  const at = bounds.findIndex((bound) => value <= bound);
+  return at < 0 ? null : [bounds[at - 1] ?? 0, bounds[at]];
+}

@@ -1,7 +1,7 @@
 /** The Inference page: what is chosen, what was read, and where the cursor is. */
 import { batch, computed, effect, signal } from '@preact/signals';
 import { confine, drawable, type Range } from '../charts/range';
-import { askRange, type RangeAnswer } from '../explore/answer';
+import { askProm, askRange, type RangeAnswer } from '../explore/answer';
 import { gridOf, parseDuration, type Span, writeSpan } from '../explore/span';
 import { askEvents, type FleetEvent } from '../fleet/answers';
 import { FleetRange } from '../fleet/range';
@@ -23,7 +23,17 @@ import {
   type Page,
   type Scraped,
 } from './answers';
-import { CHARTS, COMPARED, type Pictures, picturesOf, questionsOf, replicaQuestion } from './charts';
+import {
+  type Bounds,
+  boundsOf,
+  boundsQuestion,
+  CHARTS,
+  COMPARED,
+  type Pictures,
+  picturesOf,
+  questionsOf,
+  replicaQuestion,
+} from './charts';
 import { ordered, parseOrder, sorted } from './words';
 
 /** The table tells of the end of the range: of so much at most. */
@@ -75,6 +85,8 @@ export class Inference {
   readonly scraped = signal<Scraped[]>([]);
   readonly pictures = signal<Pictures | null>(null);
   readonly picturesError = signal<unknown>(null);
+  /** Bounds of the chosen model's buckets. */
+  readonly bounds = signal<Bounds>(new Map());
   readonly replicas = signal<Split | null>(null);
   readonly replicasError = signal<unknown>(null);
   readonly events = signal<FleetEvent[]>([]);
@@ -208,6 +220,15 @@ export class Inference {
       take(
         askEvents({ kind: 'engine', ...span, limit: EVENTS_MAX }, stop),
         (all) => (this.events.value = all.events),
+        null,
+      ),
+      take(
+        askProm<{ result: { metric: Record<string, string> }[] }>(
+          'query',
+          { query: boundsQuestion(model, window), time: String(grid.to / 1000) },
+          stop,
+        ),
+        ({ data }) => (this.bounds.value = boundsOf(data.result)),
         null,
       ),
       instance !== null &&

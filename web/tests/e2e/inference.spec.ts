@@ -159,6 +159,10 @@ test('charts hold the two hours: users began to wait, a replica began anew', asy
   await openModel(page, server, '/acme%2Fchat-70b');
   const words = (id: string) => chart(page, id).locator('.plot');
   await expect(words('ttft')).toHaveAttribute('aria-label', /2 of 2 series/);
+  await expect(chart(page, 'ttft').locator('.readout').last()).toHaveAttribute(
+    'title',
+    /somewhere between 2\.50 and 5 s/,
+  );
   await expect(words('kv')).toHaveAttribute('aria-label', /highest 0\.9/);
   await expect(chart(page, 'itl')).toContainText('ms, log');
   await expect(chart(page, 'finished')).toContainText('stop');

@@ -4,7 +4,7 @@ import { type RangeAnswer, seriesOf } from '../../src/explore/answer';
 import type { FleetEvent } from '../../src/fleet/answers';
 import type { Figure, Model, Page, Replica } from '../../src/inference/answers';
 import { numberOf } from '../../src/inference/answers';
-import { CHARTS, picturesOf, promqlOf, questionsOf } from '../../src/inference/charts';
+import { boundsOf, bucketOf, CHARTS, picturesOf, promqlOf, questionsOf } from '../../src/inference/charts';
 import { marksOf } from '../../src/inference/lane';
 import { drawnOf } from '../../src/inference/replicas';
 import { rowsOf, searched } from '../../src/inference/vocabulary';
@@ -219,6 +219,18 @@ describe('pictures', () => {
       { time: 3 * STEP, instance: 'b:1' },
     ]);
     expect(read.charts.get('tokens')).toBeUndefined();
+  });
+});
+
+describe('buckets', () => {
+  test('a quantile lies in the bucket whose bound it does not pass', () => {
+    const row = (le: string) => ({ metric: { __name__: 'tg_engine_ttft_seconds_bucket', le } });
+    const bounds = boundsOf(['+Inf', '0.5', '10', '2.5'].map(row)).get('tg_engine_ttft_seconds')!;
+    expect(bucketOf(bounds, 0.2)).toEqual([0, 0.5]);
+    expect(bucketOf(bounds, 2.5)).toEqual([0.5, 2.5]);
+    expect(bucketOf(bounds, 4)).toEqual([2.5, 10]);
+    expect(bucketOf(bounds, 99)).toEqual([10, Infinity]);
+    expect(bucketOf([], 1)).toBeNull();
   });
 });
 
