@@ -31,6 +31,6 @@ pub use log::{KernelLog, LogInput, LogOptions, SharedHeard};
 pub use machine::Machine;
 pub use owners::{Owners, OwnersOptions};
 pub use push::ServerError;
-pub use run::{AgentError, Running, spool_dir, start};
+pub use run::{AgentError, Running, spool_dir, start, start_with};
 pub use state::StateError;
 pub use tick::{Reading, Snapshot, Source, Tick};

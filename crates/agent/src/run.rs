@@ -97,8 +97,17 @@ pub struct Running {
     delivery: Option<JoinHandle<()>>,
 }
 
-/// Starts an agent with these parts beside its own.
+/// Starts an agent of this machine.
 pub fn start(config: Config) -> Result<Running, AgentError> {
+    start_with(config, crate::parts::all)
+}
+
+/// Starts an agent that looks at these parts in the place of the machine's own. They are made from its
+/// settings, its state directory and the id of the boot.
+pub fn start_with(
+    config: Config,
+    parts: impl FnOnce(&Config, &Path, &str) -> Vec<Box<dyn Source>>,
+) -> Result<Running, AgentError> {
     let listen = config.listen;
     if !listen.ip().is_loopback() && config.metrics_token.is_empty() && !config.insecure_no_auth {
         return Err(AgentError::Open { listen });
@@ -124,7 +133,10 @@ pub fn start(config: Config) -> Result<Running, AgentError> {
     });
     let orders = Arc::new(Orders::default());
     let token = config.metrics_token.clone();
-    let looker = Looker::new(config, state, client_id, (shown.clone(), outbox.clone()));
+    let boot_id = collect::Host::at(&config.root).boot_id();
+    let parts = parts(&config, &state.dir, &boot_id);
+    let about = (client_id, boot_id);
+    let looker = Looker::new(config, state, about, parts, (shown.clone(), outbox.clone()));
     let delivery = match (transport, outbox.clone()) {
         (Some(transport), Some(outbox)) => {
             let delivery = Delivery::new(transport, outbox);
@@ -146,13 +158,24 @@ impl Running {
     /// some seconds and stays on disk otherwise. SIGUSR1 lets go of all devices, and takes them up again.
     pub fn wait(self) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = self.listener.try_clone()?;
         let ended = runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(self.listener)?;
-            let server = tokio::spawn(http::serve(listener, self.pages));
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let server = tokio::spawn(http::serve(listener, self.pages.clone()));
             let ended = signals(&self.orders).await;
             server.abort();
             ended
         });
+        // Whoever asks from here on is refused, not left waiting.
+        drop(runtime);
+        self.end();
+        ended
+    }
+
+    /// Ends in order, as [`wait`](Self::wait) does; for one of many agents in a process, whose `/metrics`
+    /// nobody answers.
+    pub fn end(self) {
+        drop(self.listener);
         *self.orders.is_ending.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.orders.wake.notify_all();
         // A panic of a thread was said where it happened.
@@ -166,7 +189,6 @@ impl Running {
                 thread::sleep(Duration::from_millis(5));
             }
         }
-        ended
     }
 }
 
@@ -237,12 +259,12 @@ impl Looker {
     fn new(
         config: Config,
         state: State,
-        client_id: [u8; 16],
+        (client_id, boot_id): ([u8; 16], String),
+        parts: Vec<Box<dyn Source>>,
         (shown, outbox): (Arc<Shown>, Option<Arc<Outbox>>),
     ) -> Self {
-        let boot_id = collect::Host::at(&config.root).boot_id();
         let part = |source| Part { source, seconds: 0.0, panics: 0 };
-        let parts = crate::parts::all(&config, &state.dir, &boot_id).into_iter().map(part).collect();
+        let parts = parts.into_iter().map(part).collect();
         Self {
             config,
             state,
