@@ -1,11 +1,16 @@
 //! `truegauge simulate`: a made-up cluster, each part of it a process with the real thing's doors.
 
 mod engine;
+mod jobs;
+mod kubelet;
+mod many;
 mod nodes;
 mod parts;
 mod ranks;
 mod root;
+mod server;
 mod stage;
+mod telemetry;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,6 +25,9 @@ use crate::output::Failure;
 
 /// Slowest and fastest that a scenario may be played.
 const SPEED: std::ops::RangeInclusive<f64> = 0.01..=100.0;
+
+/// Shortest and longest time between two looks.
+const INTERVAL: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_hours(1);
 
 pub(crate) fn command() -> Command {
     let path = |name: &'static str, value: &'static str, help: &'static str| {
@@ -62,6 +70,7 @@ pub(crate) fn command() -> Command {
                 .long("interval")
                 .value_name("DURATION")
                 .default_value("5s")
+                .value_parser(interval)
                 .help("Time between two looks of each node's agent"),
         )
         .arg(path("dir", "DIR", "Folder for logs and state [default: a temporary one, removed at the end]"))
@@ -140,16 +149,25 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
     let Some(part) = matches.get_one::<String>("part") else {
         return stage::run(&play, &stage::Wanted::of(matches)?);
     };
+    let wanted = stage::Wanted::of(matches)?;
     match part.split_once(':') {
         Some(("engine", name)) => engine::run(&play, name, port(matches)?),
         Some(("rank", rest)) => {
             let (job, rank) = rest.split_once('/').unwrap_or((rest, ""));
-            ranks::one(&play, index(job)?, index(rank)?)
+            ranks::one(&play, index(job)?, index(rank)?, &wanted.dir)
         }
-        Some(("ranks", job)) => ranks::all(&play, index(job)?),
+        Some(("ranks", job)) => ranks::all(&play, index(job)?, &wanted.dir),
+        Some(("nodes", _)) => many::run(&play, &wanted),
         _ => Err(Failure::new(format!("there is no part `{part}` of a scenario"))),
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Time between two looks, as agents take it.
+fn interval(text: &str) -> Result<Duration, String> {
+    let given = promql::notation::parse_duration_ms(text).and_then(|ms| u64::try_from(ms).ok());
+    let given = given.map(Duration::from_millis).filter(|given| INTERVAL.contains(given));
+    given.ok_or_else(|| "100ms to 1h is possible, such as `5s`".to_owned())
 }
 
 fn index(text: &str) -> Result<usize, Failure> {

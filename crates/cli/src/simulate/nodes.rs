@@ -1,14 +1,15 @@
 //! The nodes of a scenario: for each a fake driver, a kernel log and a real agent that reads both.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use simulate::{FaultKind, Node};
+use simulate::{FaultKind, LogLine, Node};
 
 use super::Play;
+use super::kubelet::{self, Kubelet, Pod};
 use super::parts::Part;
 use super::root::Root;
 use super::stage::Wanted;
@@ -27,6 +28,9 @@ struct Played {
     boots: u32,
     log: File,
     agent: Option<Part>,
+    /// When its agent starts, so that not all of them look at the same moment.
+    starts_after: Duration,
+    kubelet: Option<PathBuf>,
 }
 
 /// All of them.
@@ -34,14 +38,15 @@ pub(super) struct Nodes {
     played: Vec<Played>,
     /// Processes by host and card.
     pids: BTreeMap<(String, u32), Vec<u32>>,
-    interval: String,
+    interval: Duration,
+    begun: Instant,
 }
 
 impl Nodes {
     /// Makes the folders of all nodes; no agent runs yet.
     pub(super) fn open(play: &Play, wanted: &Wanted) -> Result<Self, Failure> {
         let mut played = Vec::new();
-        if wanted.has_nodes {
+        if wanted.plays_nodes_apart(play) {
             let library = driver(play.driver.as_deref())?;
             for (host, _) in play.scenario.hosts() {
                 let node =
@@ -49,7 +54,11 @@ impl Nodes {
                 played.push(Played::open(node, &wanted.dir.join(&host), &library)?);
             }
         }
-        Ok(Self { played, pids: BTreeMap::new(), interval: wanted.interval.clone() })
+        let count = u32::try_from(played.len()).unwrap_or(u32::MAX);
+        for (number, played) in (0..).zip(&mut played) {
+            played.starts_after = wanted.interval * number / count;
+        }
+        Ok(Self { played, pids: BTreeMap::new(), interval: wanted.interval, begun: Instant::now() })
     }
 
     /// How many there are.
@@ -63,16 +72,54 @@ impl Nodes {
         Some(played.dir.join(LIBRARY))
     }
 
-    /// Says which process uses a card, and of which control group it is.
-    pub(super) fn uses(&mut self, host: &str, gpu: u32, pid: u32, cgroup: &str) -> Result<(), Failure> {
+    /// Gives the engines of a node their pods, and the node a kubelet that tells of them.
+    pub(super) fn give_pods(&mut self, pods: &[(String, Pod)]) -> Result<(), Failure> {
+        let mut kubelets = Vec::new();
+        for played in &mut self.played {
+            let host = played.node.host();
+            let here: Vec<Pod> =
+                pods.iter().filter(|(one, _)| one == host).map(|(_, pod)| pod.clone()).collect();
+            if here.is_empty() {
+                continue;
+            }
+            for pod in &here {
+                played
+                    .root
+                    .has_pod(pod)
+                    .map_err(|error| Failure::new(format!("cannot show a pod of `{host}`: {error}")))?;
+            }
+            let cards = played.node.cards().iter().map(|card| card.uuid.clone()).collect();
+            let kubelet = Kubelet::new(&played.dir, here, cards);
+            played.kubelet = Some(kubelet.socket.clone());
+            kubelets.push(kubelet);
+        }
+        kubelet::serve(kubelets)
+    }
+
+    /// Says which process uses a card, of which control group it is and which run started it, if that is not
+    /// to be seen otherwise.
+    pub(super) fn uses(
+        &mut self,
+        (host, gpu): (&str, u32),
+        pid: u32,
+        cgroup: &str,
+        run_id: Option<&str>,
+    ) -> Result<(), Failure> {
         self.pids.entry((host.to_owned(), gpu)).or_default().push(pid);
         let Some(played) = self.played.iter().find(|played| played.node.host() == host) else {
             return Ok(());
         };
         played
             .root
-            .show(pid, cgroup)
+            .show(pid, cgroup, run_id)
             .map_err(|error| Failure::new(format!("cannot show process {pid} on `{host}`: {error}")))
+    }
+
+    /// UUIDs of cards of a node.
+    pub(super) fn uuids(&self, host: &str, gpus: &[u32]) -> Vec<String> {
+        let played = self.played.iter().find(|played| played.node.host() == host);
+        let cards = played.map_or(&[][..], |played| played.node.cards());
+        gpus.iter().filter_map(|gpu| cards.get(*gpu as usize)).map(|card| card.uuid.clone()).collect()
     }
 
     /// Goes on to now: drivers answer anew, kernels say what happened, agents are there or not.
@@ -83,7 +130,9 @@ impl Nodes {
             let host = played.node.host().to_owned();
             let pids = |gpu| self.pids.get(&(host.clone(), gpu)).cloned().unwrap_or_default();
             played.show(play, &pids)?;
-            played.mind_agent(play, now, &self.interval)?;
+            if self.begun.elapsed() >= played.starts_after {
+                played.mind_agent(play, now, self.interval)?;
+            }
         }
         Ok(())
     }
@@ -108,7 +157,16 @@ impl Played {
         std::fs::copy(library, dir.join(LIBRARY)).map_err(failed)?;
         let log = File::options().create(true).append(true).open(dir.join("kernel.log")).map_err(failed)?;
         let root = Root::make(dir.join("root"), &node).map_err(failed)?;
-        Ok(Self { node, dir: dir.to_owned(), root, boots: 1, log, agent: None })
+        Ok(Self {
+            node,
+            dir: dir.to_owned(),
+            root,
+            boots: 1,
+            log,
+            agent: None,
+            starts_after: Duration::ZERO,
+            kubelet: None,
+        })
     }
 
     /// Writes what the driver answers and what the kernel says, as `dmesg` prints it.
@@ -123,20 +181,13 @@ impl Played {
         let fresh = self.dir.join("scenario.toml.new");
         std::fs::write(&fresh, self.node.driver_scenario(pids)).map_err(failed)?;
         std::fs::rename(&fresh, &file).map_err(failed)?;
-        let mut lines = String::new();
-        for line in self.node.take_lines() {
-            let since_boot = play.wall_ns(line.at) as f64 / 1e9 - boot_seconds();
-            let _ = writeln!(lines, "[{since_boot:12.6}] {}", line.text);
-        }
+        let lines: String = self.node.take_lines().iter().map(|line| dmesg(play, line)).collect();
         self.log.write_all(lines.as_bytes()).map_err(failed)
     }
 
-    fn mind_agent(&mut self, play: &Play, now: f64, interval: &str) -> Result<(), Failure> {
+    fn mind_agent(&mut self, play: &Play, now: f64, interval: Duration) -> Result<(), Failure> {
         let host = self.node.host();
-        let is_killed = play.scenario.faults.iter().any(|fault| {
-            fault.kind == FaultKind::AgentKilled && fault.is_on(now) && fault.host.as_deref() == Some(host)
-        });
-        if !self.node.is_up() || is_killed {
+        if !self.node.is_up() || is_killed(play, host, now) {
             if let Some(mut agent) = self.agent.take() {
                 agent.kill();
             }
@@ -148,14 +199,14 @@ impl Played {
         Ok(())
     }
 
-    fn start_agent(&self, play: &Play, interval: &str) -> Result<Part, Failure> {
+    fn start_agent(&self, play: &Play, interval: Duration) -> Result<Part, Failure> {
         let path = |name: &str| self.dir.join(name).display().to_string();
         let mut args: Vec<String> = [
             "agent",
             "--host",
             self.node.host(),
             "--interval",
-            interval,
+            &format!("{}ms", interval.as_millis()),
             "--listen",
             "127.0.0.1:0",
             "--kmsg",
@@ -169,11 +220,27 @@ impl Played {
         ]
         .map(str::to_owned)
         .to_vec();
+        if let Some(socket) = &self.kubelet {
+            args.extend(["--kubelet-socket".to_owned(), socket.display().to_string()]);
+        }
         if let Some(server) = &play.server {
             args.extend(["--server".to_owned(), server.clone()]);
         }
         Part::start(&format!("agent-{}", self.node.host()), &self.dir, &args, &[])
     }
+}
+
+/// Whether a fault keeps the agent of a node from running.
+pub(super) fn is_killed(play: &Play, host: &str, now: f64) -> bool {
+    play.scenario.faults.iter().any(|fault| {
+        fault.kind == FaultKind::AgentKilled && fault.is_on(now) && fault.host.as_deref() == Some(host)
+    })
+}
+
+/// A line as `dmesg` prints it.
+pub(super) fn dmesg(play: &Play, line: &LogLine) -> String {
+    let since_boot = play.wall_ns(line.at) as f64 / 1e9 - boot_seconds();
+    format!("[{since_boot:12.6}] {}\n", line.text)
 }
 
 /// When this machine was booted, seconds since 1970.

@@ -24,6 +24,7 @@ pub(super) struct Part {
     pub(super) name: String,
     child: Child,
     log: PathBuf,
+    is_told: bool,
 }
 
 impl Part {
@@ -52,7 +53,7 @@ impl Part {
             .stderr(err)
             .spawn()
             .map_err(failed)?;
-        Ok(Self { name: name.to_owned(), child, log })
+        Ok(Self { name: name.to_owned(), child, log, is_told: false })
     }
 
     /// Starts a part of the scenario.
@@ -72,6 +73,8 @@ impl Part {
             play.epoch_ns.to_string(),
             "--speed".to_owned(),
             play.speed.to_string(),
+            "--dir".to_owned(),
+            dir.display().to_string(),
         ];
         if let Some(server) = &play.server {
             args.extend(["--server".to_owned(), server.clone()]);
@@ -85,9 +88,13 @@ impl Part {
         self.child.id()
     }
 
-    /// The end of what it said, when it has ended by itself.
+    /// The end of what it said, once, when it has ended by itself.
     pub(super) fn ended(&mut self) -> Option<String> {
+        if self.is_told {
+            return None;
+        }
         let status = self.child.try_wait().ok()??;
+        self.is_told = true;
         let said = std::fs::read_to_string(&self.log).unwrap_or_default();
         let last = said.lines().rev().take(5).collect::<Vec<_>>();
         let last: Vec<&str> = last.into_iter().rev().collect();

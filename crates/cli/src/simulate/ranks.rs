@@ -1,5 +1,6 @@
 //! The ranks of a job, as processes that log their steps the way a training does.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use client::{Config, Run, SeriesHandle};
@@ -7,6 +8,7 @@ use model::RunPath;
 use simulate::{Job, Step};
 
 use super::Play;
+use super::telemetry::Telemetry;
 use crate::output::Failure;
 
 /// How far ahead a step may end for a rank to wait for it; none ends later unless the job is held up.
@@ -49,8 +51,8 @@ impl Series {
 }
 
 /// Plays one rank, whose place in the job the environment says, until the process ends.
-pub(super) fn one(play: &Play, job: usize, rank: usize) -> Result<(), Failure> {
-    let job = open(play, job)?;
+pub(super) fn one(play: &Play, index: usize, rank: usize, dir: &Path) -> Result<(), Failure> {
+    let job = open(play, index)?;
     let config = Config {
         gpu_library: play.driver.clone(),
         capture_grace: SAMPLED_EVERY,
@@ -58,21 +60,43 @@ pub(super) fn one(play: &Play, job: usize, rank: usize) -> Result<(), Failure> {
         ..Config::from_env()
     };
     let run = start(play, &job, config)?;
+    if rank == 0 {
+        leave_run(&run, dir, index)?;
+    }
     let tokens = job.group().tokens / job.ranks().len().max(1) as f64;
     let series = Series::of(&run, &[])?;
     let loss = if rank == 0 { Some(loss(&run)?) } else { None };
+    let telemetry = Telemetry::of(play, &job, rank, &run)?;
     steps(play, job, |step| {
         let mut points = series.points(step, rank, tokens).to_vec();
         points.extend(loss.map(|loss| (loss, loss_at(step.number))));
-        run.log_all(&points, Some(step.number as i64), Some(play.wall_ns(step.end())));
+        let ended = play.wall_ns(step.end());
+        run.log_all(&points, Some(step.number as i64), Some(ended));
+        if let Some(telemetry) = &telemetry {
+            telemetry.record(step, loss_at(step.number), ended);
+        }
     })
 }
 
+/// The file in which the first process of a job leaves the id of its run.
+pub(super) fn run_file(dir: &Path, job: usize) -> PathBuf {
+    dir.join(format!("run-{job}"))
+}
+
+fn leave_run(run: &Run, dir: &Path, job: usize) -> Result<(), Failure> {
+    let file = run_file(dir, job);
+    let fresh = file.with_extension("new");
+    std::fs::write(&fresh, run.run_id().to_string())
+        .and_then(|()| std::fs::rename(&fresh, &file))
+        .map_err(|error| Failure::new(format!("cannot write `{}`: {error}", file.display())))
+}
+
 /// Plays all ranks of a job in one process, until it ends.
-pub(super) fn all(play: &Play, job: usize) -> Result<(), Failure> {
-    let job = open(play, job)?;
+pub(super) fn all(play: &Play, index: usize, dir: &Path) -> Result<(), Failure> {
+    let job = open(play, index)?;
     let config = Config { capture_system_metrics: false, ..Config::from_env() };
     let run = start(play, &job, config)?;
+    leave_run(&run, dir, index)?;
     let tokens = job.group().tokens / job.ranks().len().max(1) as f64;
     let series = (0..job.ranks().len())
         .map(|rank| Series::of(&run, &[("rank", &rank.to_string())]))

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use simulate::Node;
 
+use super::kubelet::Pod;
+
 /// NVIDIA's number as a maker of PCI devices, and the class of a 3D controller.
 const VENDOR: &str = "0x10de\n";
 const CLASS: &str = "0x030200\n";
@@ -19,7 +21,11 @@ impl Root {
     /// Makes it in a folder that may be there already.
     pub(super) fn make(folder: PathBuf, node: &Node) -> io::Result<Self> {
         let _ = std::fs::remove_dir_all(&folder);
-        link_all(Path::new("/"), &folder, &["proc", "sys"])?;
+        link_all(Path::new("/"), &folder, &["proc", "sys", "var"])?;
+        // The pods are the node's own, whatever this machine is a node of.
+        link_all(Path::new("/var"), &folder.join("var"), &["lib", "log"])?;
+        link_all(Path::new("/var/lib"), &folder.join("var/lib"), &["kubelet"])?;
+        link_all(Path::new("/var/log"), &folder.join("var/log"), &["pods"])?;
         link_all(Path::new("/sys"), &folder.join("sys"), &["bus"])?;
         let is_process = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
         link_where(Path::new("/proc"), &folder.join("proc"), &|name| name != "sys" && !is_process(name))?;
@@ -42,22 +48,24 @@ impl Root {
         &self.0
     }
 
-    /// Gives the node the boot that it is in: the machine's own at first, then one of its own.
+    /// Gives the node the boot that it is in.
     pub(super) fn boot(&self, node: &Node) -> io::Result<()> {
-        let file = self.0.join("proc/sys/kernel/random/boot_id");
-        if node.boots() <= 1 {
-            return std::fs::copy("/proc/sys/kernel/random/boot_id", file).map(drop);
-        }
-        let host =
-            node.host().bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-        let boot = node.boots();
-        std::fs::write(file, format!("{boot:08x}-0000-4000-8000-{:012x}\n", host & 0xffff_ffff_ffff))
+        write_boot(&self.0, node)
     }
 
-    /// Shows a process in a control group of the node's own.
-    pub(super) fn show(&self, pid: u32, cgroup: &str) -> io::Result<()> {
+    /// Shows a pod by the folder that a kubelet keeps for its logs.
+    pub(super) fn has_pod(&self, pod: &Pod) -> io::Result<()> {
+        std::fs::create_dir_all(self.0.join("var/log/pods").join(pod.folder()))
+    }
+
+    /// Shows a process in a control group of the node's own, and started by a run if one is named.
+    pub(super) fn show(&self, pid: u32, cgroup: &str, run_id: Option<&str>) -> io::Result<()> {
         let (real, shown) = (PathBuf::from(format!("/proc/{pid}")), self.0.join(format!("proc/{pid}")));
         std::fs::create_dir_all(&shown)?;
+        let environment = shown.join("environ");
+        if let Some(id) = run_id {
+            std::fs::write(&environment, format!("OTEL_RESOURCE_ATTRIBUTES=truegauge.run_id={id}\0"))?;
+        }
         for name in ["comm", "cmdline", "environ", "ns", "stat", "status"] {
             if !shown.join(name).exists() {
                 symlink(real.join(name), shown.join(name))?;
@@ -65,6 +73,27 @@ impl Root {
         }
         std::fs::write(shown.join("cgroup"), format!("0::{cgroup}\n"))
     }
+}
+
+/// The boot that a node is in: the machine's own at first, then one of its own.
+fn write_boot(root: &Path, node: &Node) -> io::Result<()> {
+    let file = root.join("proc/sys/kernel/random/boot_id");
+    if node.boots() <= 1 {
+        return std::fs::copy("/proc/sys/kernel/random/boot_id", file).map(drop);
+    }
+    let host = node.host().bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    let boot = node.boots();
+    std::fs::write(file, format!("{boot:08x}-0000-4000-8000-{:012x}\n", host & 0xffff_ffff_ffff))
+}
+
+/// Makes the root of a node whose agent reads its boot and the time since then only.
+pub(super) fn light(folder: &Path, node: &Node) -> io::Result<()> {
+    std::fs::create_dir_all(folder.join("proc/sys/kernel/random"))?;
+    let uptime = folder.join("proc/uptime");
+    if !uptime.exists() {
+        symlink("/proc/uptime", uptime)?;
+    }
+    write_boot(folder, node)
 }
 
 /// Links to everything in `from`, but for the names in `without`.

@@ -1,37 +1,45 @@
 //! Starts every part of a scenario, keeps them going and ends them.
 
-use std::path::PathBuf;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::ArgMatches;
 use serde_json::json;
+use simulate::Fault;
 
-use super::Play;
+use super::kubelet::Pod;
 use super::nodes::Nodes;
 use super::parts::{Part, free_port};
+use super::{Play, jobs, server};
 use crate::args::Done;
 use crate::output::{Failure, note, print_json, print_line};
 use crate::run::signals::Signals;
 
 /// Time between two looks at the scenario.
 const PERIOD: Duration = Duration::from_millis(250);
-/// How long a server may take to start.
-const START_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long a part may take to end in order.
-const END_TIME_MAX: Duration = Duration::from_secs(10);
+const END_TIME_MAX: Duration = Duration::from_secs(30);
 /// Slurm's number of the first job.
 const JOB_ID: usize = 4_711;
-/// Most ranks of a job that are a process each.
-const RANK_PROCESSES_MAX: usize = 64;
+/// Most nodes that have an agent's process each.
+const NODE_PROCESSES_MAX: usize = 64;
+/// Seconds of the scenario between two lines that say how far it is.
+const TOLD_EVERY: f64 = 60.0;
+
+/// Slurm's number of a job.
+pub(super) fn job_id(index: usize) -> usize {
+    JOB_ID + index
+}
 
 /// What the command line asks for.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
     pub(super) dir: PathBuf,
     is_temporary: bool,
-    pub(super) interval: String,
-    pub(super) has_nodes: bool,
+    pub(super) interval: Duration,
+    has_nodes: bool,
     length: Option<f64>,
     as_json: bool,
 }
@@ -51,19 +59,38 @@ impl Wanted {
         Ok(Self {
             dir,
             is_temporary,
-            interval: matches.get_one::<String>("interval").cloned().unwrap_or_default(),
+            interval: matches.get_one::<Duration>("interval").copied().unwrap_or(Duration::from_secs(5)),
             has_nodes: !matches.get_flag("no-nodes"),
             length: matches.get_one::<f64>("for").copied(),
             as_json: matches.get_flag("json"),
         })
     }
+
+    /// Whether each node has a driver and an agent's process of its own.
+    pub(super) fn plays_nodes_apart(&self, play: &Play) -> bool {
+        self.has_nodes && play.scenario.hosts().count() <= NODE_PROCESSES_MAX
+    }
+
+    /// Whether one process plays all nodes.
+    fn plays_nodes_together(&self, play: &Play) -> bool {
+        self.has_nodes && !self.plays_nodes_apart(play)
+    }
 }
 
 /// An engine's part and where its page is.
-struct Served {
-    name: String,
-    url: String,
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) name: String,
+    /// The name of its group in the scenario.
+    pub(super) group: String,
+    pub(super) port: u16,
     part: Part,
+}
+
+impl Served {
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/metrics", self.port)
+    }
 }
 
 /// Plays the scenario until it is over or somebody ends it.
@@ -79,30 +106,29 @@ pub(super) fn run(play: &Play, wanted: &Wanted) -> Done {
 fn whole(play: &Play, wanted: &Wanted, signals: &Signals) -> Done {
     let mut nodes = Nodes::open(play, wanted)?;
     let engines = engines(play, wanted)?;
+    let scrape = server::write_scrape_config(play, wanted, &engines)?;
     let mut play = play.clone();
-    let server = match &play.server {
+    let mut server = match &play.server {
         Some(_) => None,
-        None => Some(start_server(&mut play, wanted, &engines)?),
+        None => Some(server::start(&mut play, wanted, &scrape)?),
     };
-    let ranks = ranks(&play, wanted, &mut nodes)?;
-    for served in &engines {
-        let group = play.scenario.engine_names().into_iter().find(|(name, ..)| *name == served.name);
-        for gpu in group.iter().flat_map(|(_, _, group)| &group.gpus) {
-            let host = group.as_ref().map_or("", |(_, host, _)| host);
-            let cgroup = format!("/kubepods.slice/kubepods-burstable.slice/{}.scope", served.name);
-            nodes.uses(host, *gpu, served.part.pid(), &cgroup)?;
-        }
+    let ranks = jobs::start(&play, wanted, &mut nodes)?;
+    give_pods(&play, &engines, &mut nodes)?;
+    let mut parts = ranks.parts;
+    if wanted.plays_nodes_together(&play) {
+        let more = ["--interval".to_owned(), format!("{}ms", wanted.interval.as_millis())];
+        parts.push(Part::of(&play, "nodes:all", &wanted.dir, &more, &[])?);
     }
     nodes.go(&play)?;
-    tell(&play, wanted, &engines, nodes.len())?;
-    let mut parts: Vec<Part> = ranks;
+    tell(&play, wanted, (&engines, &scrape), (ranks.count, parts.len()))?;
     parts.extend(engines.into_iter().map(|served| served.part));
     let ended = go_on(&play, wanted, signals, (&mut nodes, &mut parts))?;
     parts.extend(nodes.into_agents());
     for part in &parts {
         part.ask_to_end();
     }
-    for part in parts.iter_mut().chain(&mut server.into_iter().collect::<Vec<_>>()) {
+    // The server is the last to go, so that what the others still have to say is heard.
+    for part in parts.iter_mut().chain(&mut server) {
         part.ask_to_end();
         part.wait(END_TIME_MAX);
     }
@@ -118,120 +144,107 @@ fn go_on(
 ) -> Result<bool, Failure> {
     let length = wanted.length.map(|seconds| seconds * play.speed).or(play.scenario.length);
     let mut has_ended = false;
+    let mut told = f64::NEG_INFINITY;
     while !signals.wants_out() && length.is_none_or(|length| play.now() < length) {
         nodes.go(play)?;
         for said in parts.iter_mut().filter_map(Part::ended).chain(nodes.ended()) {
-            if !has_ended {
-                note(format_args!("warning: {said}"));
-            }
+            note(format_args!("warning: {said}"));
             has_ended = true;
+        }
+        if !wanted.as_json {
+            told = tell_progress(play, told);
         }
         std::thread::sleep(PERIOD);
     }
     Ok(has_ended)
 }
 
+/// Says what has gone wrong since a moment, as the scenario wants it, and on a terminal how far it is. Who
+/// does not read it any more misses nothing else.
+fn tell_progress(play: &Play, since: f64) -> f64 {
+    let now = play.now();
+    for fault in play.scenario.faults.iter().filter(|fault| fault.at > since && fault.at <= now) {
+        let _ = print_line(&format!("{:6.0} s  {}", fault.at, words(fault)));
+    }
+    let is_due = (now / TOLD_EVERY).floor() > (since / TOLD_EVERY).floor();
+    if is_due && since > 0.0 && std::io::stdout().is_terminal() {
+        let _ = print_line(&format!("{now:6.0} s"));
+    }
+    now
+}
+
+fn words(fault: &Fault) -> String {
+    let kind = fault.kind.name();
+    let code = fault.code.map(|code| format!(" {code}")).unwrap_or_default();
+    let gpu = fault.gpu.map(|gpu| format!(" GPU {gpu}")).unwrap_or_default();
+    let place = fault.engine.as_deref().or(fault.host.as_deref()).unwrap_or_default();
+    let lasts = fault.lasts.map(|lasts| format!(" for {lasts:.0} s")).unwrap_or_default();
+    format!("{kind}{code}: {place}{gpu}{lasts}")
+}
+
 fn engines(play: &Play, wanted: &Wanted) -> Result<Vec<Served>, Failure> {
-    let start = |name: String| {
+    let start = |(name, group): (String, String)| {
         let port = free_port()?;
         let more = ["--port".to_owned(), port.to_string()];
         let part = Part::of(play, &format!("engine:{name}"), &wanted.dir, &more, &[])?;
-        Ok(Served { name, url: format!("http://127.0.0.1:{port}/metrics"), part })
+        Ok(Served { name, group, port, part })
     };
-    play.scenario.engine_names().into_iter().map(|(name, ..)| start(name)).collect()
+    let named = play.scenario.engine_names().into_iter();
+    named.map(|(name, _, group)| (name, group.name.clone())).map(start).collect()
 }
 
-fn ranks(play: &Play, wanted: &Wanted, nodes: &mut Nodes) -> Result<Vec<Part>, Failure> {
-    let mut parts = Vec::new();
-    for (index, group) in play.scenario.jobs.iter().enumerate() {
-        let job = simulate::Job::new(play.scenario.clone(), index)
-            .map_err(|error| Failure::new(error.to_string()))?;
-        let spool = ("TRUEGAUGE_SPOOL_DIR", wanted.dir.join("spool").display().to_string());
-        if job.ranks().len() > RANK_PROCESSES_MAX {
-            parts.push(Part::of(play, &format!("ranks:{index}"), &wanted.dir, &[], &[spool])?);
-            continue;
-        }
-        for (rank, (host, gpu)) in job.ranks().iter().enumerate() {
-            let mut variables = vec![
-                spool.clone(),
-                ("RANK", rank.to_string()),
-                ("LOCAL_RANK", gpu.to_string()),
-                ("WORLD_SIZE", job.ranks().len().to_string()),
-                ("TRUEGAUGE_ORCHESTRATION_ID", format!("{}-{}", group.name, play.epoch_ns)),
-            ];
-            let mut more = Vec::new();
-            match nodes.library(host) {
-                Some(library) => more.extend(["--driver".to_owned(), library.display().to_string()]),
-                None => variables.push(("TRUEGAUGE_CAPTURE_SYSTEM_METRICS", "false".to_owned())),
+/// Puts each engine into a pod that has its cards.
+fn give_pods(play: &Play, engines: &[Served], nodes: &mut Nodes) -> Result<(), Failure> {
+    let mut pods = Vec::new();
+    for (name, host, group) in play.scenario.engine_names() {
+        let pod = Pod::new(&name, nodes.uuids(&host, &group.gpus));
+        let pid = engines.iter().find(|served| served.name == name).map(|served| served.part.pid());
+        for gpu in &group.gpus {
+            if let Some(pid) = pid {
+                nodes.uses((&host, *gpu), pid, &pod.cgroup(), None)?;
             }
-            let part = Part::of(play, &format!("rank:{index}/{rank}"), &wanted.dir, &more, &variables)?;
-            let cgroup =
-                format!("/system.slice/slurmstepd.scope/job_{}/step_0/user/task_{gpu}", JOB_ID + index);
-            nodes.uses(host, *gpu, part.pid(), &cgroup)?;
-            parts.push(part);
         }
+        pods.push((host, pod));
     }
-    Ok(parts)
-}
-
-/// Starts a server for the scenario alone and waits until it answers.
-fn start_server(play: &mut Play, wanted: &Wanted, engines: &[Served]) -> Result<Part, Failure> {
-    let port = free_port()?;
-    let url = format!("http://127.0.0.1:{port}");
-    let mut args: Vec<String> = [
-        "up",
-        "--data-dir",
-        &wanted.dir.join("data").display().to_string(),
-        "--listen",
-        &format!("127.0.0.1:{port}"),
-        "--otlp-grpc-listen",
-        "127.0.0.1:0",
-        "--otlp-http-listen",
-        "127.0.0.1:0",
-        "--scrape-interval",
-        &wanted.interval,
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    for served in engines {
-        args.extend(["--scrape".to_owned(), served.url.clone()]);
-    }
-    let mut part = Part::start("server", &wanted.dir, &args, &[])?;
-    let end = Instant::now() + START_TIME_MAX;
-    while ureq::get(format!("{url}/readyz")).call().is_err() {
-        if let Some(said) = part.ended() {
-            return Err(Failure::new(format!("cannot start a server: {said}")));
-        }
-        if Instant::now() > end {
-            return Err(Failure::new(format!("the server at {url} does not answer")));
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    play.server = Some(url);
-    Ok(part)
+    nodes.give_pods(&pods)
 }
 
 /// Says what is there and where.
-fn tell(play: &Play, wanted: &Wanted, engines: &[Served], nodes: usize) -> Result<(), Failure> {
+fn tell(
+    play: &Play,
+    wanted: &Wanted,
+    (engines, scrape): (&[Served], &Path),
+    (ranks, processes): (usize, usize),
+) -> Result<(), Failure> {
     let server = play.server.clone().unwrap_or_default();
+    let nodes = if wanted.has_nodes { play.scenario.hosts().count() } else { 0 };
+    let is_multiplexed = wanted.plays_nodes_together(play);
     if wanted.as_json {
         let engines: Vec<_> =
-            engines.iter().map(|served| json!({"name": served.name, "url": served.url})).collect();
+            engines.iter().map(|served| json!({"name": served.name, "url": served.url()})).collect();
         return Ok(print_json(&json!({
             "scenario": play.scenario.name,
             "server": server,
             "nodes": nodes,
+            "nodes_multiplexed": is_multiplexed,
+            "ranks": ranks,
             "engines": engines,
+            "scrape_config": scrape,
             "dir": wanted.dir,
         }))?);
     }
+    let together = if is_multiplexed { " in one process" } else { "" };
     print_line(&format!(
-        "playing `{}`: {nodes} nodes, {} engines; {server}",
+        "playing `{}`: {nodes} nodes{together}, {ranks} ranks in {} processes, {} engines; {server}",
         play.scenario.name,
+        processes - usize::from(is_multiplexed),
         engines.len()
     ))?;
     for served in engines {
-        print_line(&format!("  {} at {}", served.name, served.url))?;
+        print_line(&format!("  {} at {}", served.name, served.url()))?;
+    }
+    if !engines.is_empty() {
+        print_line(&format!("  scraped by {}", scrape.display()))?;
     }
     Ok(())
 }

@@ -13,15 +13,24 @@ use crate::process::{Server, eventually, run, truegauge};
 pub(crate) struct Played {
     pub(crate) server: Server,
     home: TempDir,
+    /// What it said of itself.
+    told: Value,
 }
 
 impl Played {
     /// Plays a scenario of the examples, with a server of its own.
     pub(crate) fn start(scenario: &str, speed: &str) -> Self {
+        Self::of(&std::fs::read_to_string(file(scenario)).unwrap(), speed)
+    }
+
+    /// Plays this scenario, with a server of its own.
+    fn of(scenario: &str, speed: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let driver = fake_nvml::install(home.path(), "").unwrap();
+        let file = home.path().join("scenario.toml");
+        std::fs::write(&file, scenario).unwrap();
         let mut child = truegauge(home.path())
-            .args(["simulate", &file(scenario), "--json", "--interval", "1s", "--speed", speed])
+            .args(["simulate", file.to_str().unwrap(), "--json", "--interval", "1s", "--speed", speed])
             .args(["--driver", driver.to_str().unwrap()])
             .args(["--dir", home.path().join("play").to_str().unwrap()])
             .stdin(Stdio::null())
@@ -29,17 +38,27 @@ impl Played {
             .stderr(std::fs::File::create(home.path().join("log")).unwrap())
             .spawn()
             .unwrap();
-        let mut told = String::new();
+        let mut text = String::new();
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-            told.push_str(&line.unwrap());
-            if serde_json::from_str::<Value>(&told).is_ok() {
+            text.push_str(&line.unwrap());
+            if serde_json::from_str::<Value>(&text).is_ok() {
                 break;
             }
         }
-        let told: Value = serde_json::from_str(&told)
+        let told: Value = serde_json::from_str(&text)
             .unwrap_or_else(|_| panic!("{}", std::fs::read_to_string(home.path().join("log")).unwrap()));
         let server = Server::attached(told["server"].as_str().unwrap(), child, home.path());
-        Self { server, home }
+        Self { server, home, told }
+    }
+
+    /// What became of a card.
+    fn incident(&self, host: &str, gpu: &str) -> Option<Value> {
+        let answer = self.server.get("/api/tg/v1/incidents?state=all");
+        let all = answer["incidents"].as_array()?.iter();
+        let mut of_card = all.filter(|incident| incident["host"] == host && incident["gpu"] == gpu);
+        let found = of_card.next().cloned();
+        assert!(of_card.next().is_none(), "one incident of a cause: {answer}");
+        found
     }
 }
 
@@ -100,6 +119,13 @@ fn what_the_scenario_says_is_what_the_server_says() {
     });
     assert!(waits.0 < 0.2, "the slow rank waits least: {waits:?}");
 
+    let losses = eventually("what the ranks send by OpenTelemetry", || {
+        let answer = server.get("/api/v1/query?query=last_over_time(megatron_training_loss[1m])");
+        let rows = answer["data"]["result"].as_array()?.clone();
+        (rows.len() == 4).then_some(rows)
+    });
+    assert!(losses.iter().all(|row| row["metric"]["run"] == "pretrain-small"), "{losses:?}");
+
     eventually("requests that wait for the engine", || {
         let answer = server.get("/api/tg/v1/engines");
         let model =
@@ -110,6 +136,184 @@ fn what_the_scenario_says_is_what_the_server_says() {
     assert_eq!(played.server.terminate(), 0);
     let left = processes_of(played.home.path());
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// Three nodes without a job, and an engine on one of them.
+const BAD_DAY: &str = r#"
+name = "bad day"
+[[nodes]]
+host = "n#"
+count = 3
+gpus = 2
+[[engines]]
+name = "chat-#"
+engine = "vllm"
+model = "acme/chat"
+hosts = ["n0"]
+gpus = [0]
+requests_per_second = 12.0
+decode = 0.02
+
+[[faults]]
+at = 4.0
+kind = "xid"
+host = "n1"
+gpu = 0
+code = 48
+text = "pid=771, name=torchrun, An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer at partition 3, subpartition 1."
+[[faults]]
+at = 4.2
+kind = "row_remap"
+host = "n1"
+gpu = 0
+[[faults]]
+at = 4.3
+kind = "xid"
+host = "n1"
+gpu = 0
+code = 94
+text = "pid=771, name=torchrun, Contained: CE User Channel (0x9). RST: No, D-RST: No"
+[[faults]]
+at = 4.4
+kind = "xid"
+host = "n1"
+gpu = 0
+code = 45
+text = "pid=771, name=torchrun, Ch 00000009, caused by previous Xid 94"
+
+[[faults]]
+at = 5.0
+kind = "fall_off"
+host = "n2"
+gpu = 1
+[[faults]]
+at = 6.0
+kind = "xid"
+host = "n2"
+gpu = 1
+code = 154
+text = "pid=4242, name=python3, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
+
+[[faults]]
+at = 7.0
+kind = "xid"
+host = "n0"
+gpu = 0
+code = 31
+text = "pid=991, name=vllm, Ch 00000007, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_6 faulted @ 0x7f5a_e7504000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ"
+"#;
+
+#[test]
+fn the_incident_list_says_what_the_scenario_did() {
+    let played = Played::of(BAD_DAY, "1");
+    // Host, card, how many faults of the scenario, action, whose word that is, rows that wait for a reset.
+    let expected = [
+        ("n1", "0", 4, "drain_reset", "nvidia-catalog", true),
+        ("n2", "1", 1, "reboot_node", "driver-154", false),
+        ("n0", "0", 1, "restart_app", "nvidia-catalog", false),
+    ];
+    for (host, gpu, codes, action, provenance, is_pending) in expected {
+        let incident = eventually("the incident", || {
+            let incident = played.incident(host, gpu)?;
+            let numbered = incident["codes"].as_array()?.iter().filter(|code| code["number"].is_u64());
+            // Each line that comes may change what is said.
+            let is_whole = numbered.count() == codes
+                && (&incident["action"], &incident["provenance"]) == (&action.into(), &provenance.into());
+            (is_whole && incident["remap_pending"] == is_pending).then_some(incident)
+        });
+        assert_eq!(incident["state"], "open", "{incident}");
+    }
+
+    let nodes = eventually("the card that fell off", || {
+        let nodes = played.server.get("/api/tg/v1/fleet/nodes");
+        (nodes["totals"]["missing"] == 1).then_some(nodes)
+    });
+    assert_eq!((&nodes["totals"]["pci"], &nodes["totals"]["driver"]), (&6.into(), &5.into()), "{nodes}");
+    let all = played.server.get("/api/tg/v1/incidents?state=all");
+    assert_eq!(all["incidents"].as_array().unwrap().len(), expected.len(), "{all}");
+
+    let model = eventually("what limits the engine", || {
+        let engines = played.server.get("/api/tg/v1/engines");
+        let model = engines["models"].as_array()?.first()?.clone();
+        (model["gpus"] == 1 && model["verdict"]["kind"] == "memory_bound").then_some(model)
+    });
+    assert_eq!((&model["model"], &model["engines"][0]), (&"acme/chat".into(), &"vllm".into()));
+    let owner = eventually("the pod that has the engine's card", || {
+        let answer = played.server.get("/api/tg/v1/fleet/gpus?signal=power_ratio&host=n0");
+        let gpu = answer["gpus"].as_array()?.iter().find(|gpu| gpu["gpu"] == "0")?.clone();
+        gpu["owner"]["pod"].is_string().then(|| gpu["owner"].clone())
+    });
+    assert_eq!((&owner["namespace"], &owner["pod"]), (&"inference".into(), &"chat-0".into()), "{owner}");
+    assert_eq!(owner["confidence"], "certain", "the kubelet and the process agree: {owner}");
+}
+
+/// More nodes than have a process each, and more ranks.
+const CROWD: &str = r#"
+name = "crowd"
+[[nodes]]
+host = "n##"
+count = 66
+gpus = 1
+[[jobs]]
+name = "wide"
+hosts = ["n00..n65"]
+[[faults]]
+at = 3.0
+kind = "throttle"
+host = "n07"
+gpu = 0
+clock = 0.8
+[[faults]]
+at = 4.0
+kind = "xid"
+host = "n09"
+gpu = 0
+code = 31
+text = "pid=991, name=python3, Ch 00000007, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_6 faulted @ 0x7f5a_e7504000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ"
+[[faults]]
+at = 8.0
+lasts = 3.0
+kind = "reboot"
+host = "n11"
+"#;
+
+#[test]
+fn more_nodes_than_processes_report_themselves_all_the_same() {
+    let mut played = Played::of(CROWD, "1");
+    assert_eq!((&played.told["nodes_multiplexed"], &played.told["ranks"]), (&true.into(), &66.into()));
+    let mine = processes_of(played.home.path());
+    assert!(mine.len() < 10, "one process for each role: {mine:#?}");
+    let totals = eventually("all nodes", || {
+        let totals = played.server.get("/api/tg/v1/fleet/nodes")["totals"].clone();
+        (totals["driver"] == 66 && totals["allocated"] == 66).then_some(totals)
+    });
+    assert_eq!((&totals["hosts"], &totals["pci"]), (&66.into(), &66.into()), "{totals}");
+    let slow = eventually("the clock of the throttled card against its peers'", || {
+        let answer = played.server.get("/api/tg/v1/fleet/gpus?signal=clock_vs_peers&host=n07");
+        let gpu = answer["gpus"].as_array()?.first()?.clone();
+        (gpu["value"].as_f64()? < 0.83 && gpu["peers"]["of"] == "run").then_some(gpu)
+    });
+    assert_eq!(slow["owner"]["run"], "wide", "{slow}");
+    let incident = eventually("the incident", || played.incident("n09", "0"));
+    assert_eq!((&incident["action"], &incident["runs"][0]["run"]), (&"restart_app".into(), &"wide".into()));
+    eventually("the second boot of the node that started anew", || {
+        let events = played.server.get("/api/tg/v1/events?kind=node&host=n11");
+        let of_boot = |event: &&Value| event["body"]["what"] == "boot";
+        (events["events"].as_array()?.iter().filter(of_boot).count() == 2).then_some(())
+    });
+    assert_eq!(played.server.terminate(), 0);
+    let left = processes_of(played.home.path());
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn no_part_outlives_a_simulation_that_is_killed() {
+    let mut played = Played::start("small.toml", "1");
+    // Itself, the server, four ranks, the engine and three agents.
+    eventually("every part", || (processes_of(played.home.path()).len() >= 10).then_some(()));
+    played.server.kill();
+    let gone = || processes_of(played.home.path()).is_empty().then_some(());
+    eventually("the end of every part", gone);
 }
 
 #[test]
