@@ -32,7 +32,7 @@ export interface Owner {
 export interface Peers {
   median: number | null;
   ratio: number | null;
-  of: 'run' | 'model';
+  of: 'run' | 'pod' | 'model';
   /** How many they are, the card among them. */
   count: number;
 }

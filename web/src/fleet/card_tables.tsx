@@ -78,7 +78,7 @@ export function Counters({ counters }: { counters: Counter[] }) {
   );
 }
 
-/** The other cards of the same run, or of the host where nobody owns it. */
+/** The other cards of the same run or job, or of the host where that is not known. */
 export function PeerTable({ gpu, peers }: { gpu: Gpu; peers: Gpu[] }) {
   const others = peers
     .filter((p) => gpuKey(p) !== gpuKey(gpu))

@@ -116,12 +116,10 @@ function IncidentRow({ incident, select }: { incident: Incident; select?: (incid
         <Action incident={incident} />
         <span class="quiet">
           {SAYS[incident.provenance] ?? <Sentence text={incident.provenance} />}
-          {incident.then && `, then ${shown(incident.then, 20)}`}
           {incident.confidence &&
             incident.confidence !== 'high' &&
             ` · ${shown(incident.confidence, 24)} confidence`}
           {waits && ' · the driver’s own verdict is waited for'}
-          {incident.remap_pending && ' · a row remap waits for a reset'}
           {cleared &&
             ` · cleared ${formatWhen(cleared.time, now.value, zone.value)} by ${shown(cleared.by, 40)}`}
         </span>

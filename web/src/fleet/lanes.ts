@@ -132,13 +132,15 @@ export function selectorOf({ uuid, host, gpu }: Pick<Gpu, 'uuid' | 'host' | 'gpu
 /** Peers that are read at most; of more, every so-and-so-many-th. */
 const PEERS_MAX = 64;
 
-/** Cards that this one is held against: the others of its run or job, else those of its model. */
+/** Cards that this one is held against: the others of its run, job or pod; without an owner those of its model
+ *  that have none either, since one at work says nothing of one that rests. */
 export function peersOf(gpu: Gpu, all: Gpu[]): string[] {
-  const { run_id, job_id } = gpu.owner ?? {};
-  const alike = (other: Gpu) => {
-    if (run_id) return other.owner?.run_id === run_id;
-    if (job_id) return other.owner?.job_id === job_id;
-    return other.gpu_model === gpu.gpu_model;
+  const { run_id, job_id, pod, namespace } = gpu.owner ?? {};
+  const alike = ({ owner, gpu_model }: Gpu) => {
+    if (run_id) return owner?.run_id === run_id;
+    if (job_id) return owner?.job_id === job_id;
+    if (pod) return owner?.pod === pod && owner.namespace === namespace;
+    return !owner && gpu_model === gpu.gpu_model;
   };
   const found = all.filter((g) => g.uuid !== '' && g.uuid !== gpu.uuid && alike(g)).map((g) => g.uuid);
   const stride = Math.ceil(found.length / PEERS_MAX);

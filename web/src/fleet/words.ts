@@ -15,7 +15,7 @@ export function binText({ from, step_ms }: GpusAnswer, bin: number): string {
 export function peersText(gpu: Gpu, unit: string): string {
   if (!gpu.peers || gpu.peers.count < 2) return '';
   const others = gpu.peers.count - 1;
-  const who = gpu.peers.of === 'run' ? counted(others, 'peer') : `${others} of its model`;
+  const who = gpu.peers.of === 'model' ? `${others} of its model` : counted(others, 'peer');
   return `${who} ${valueText(gpu.peers.median, unit)}`;
 }
 

@@ -355,7 +355,7 @@ describe('lanes', () => {
     expect(peers).toContain('quantile by (__name__) (0.5');
   });
 
-  test('peers are those of the run, else of the job, else of the model, and no more than can be read', () => {
+  test('peers are those of the run, job or pod, else those of the model that nobody has either', () => {
     const all = [
       own,
       card('a', '0', { owner: owner('pretrain') }),
@@ -366,6 +366,18 @@ describe('lanes', () => {
     expect(peersOf(own, all)).toEqual(['GPU-a-0']);
     expect(peersOf(all[2], all)).toEqual(['GPU-c-0']);
     expect(peersOf(all[4], all)).toEqual([]);
+    const pod = (name: string) => ({ owner: { namespace: 'serving', pod: name } });
+    const shared = [
+      card('e', '0', pod('chat')),
+      card('e', '1', pod('chat')),
+      card('e', '2', pod('draft')),
+      card('f', '0', {}),
+      card('f', '1', {}),
+      card('g', '0', { owner: owner('pretrain') }),
+    ];
+    expect(peersOf(shared[0], shared)).toEqual(['GPU-e-1']);
+    expect(peersOf(shared[2], shared)).toEqual([]);
+    expect(peersOf(shared[3], shared)).toEqual(['GPU-f-1']);
     const many = Array.from({ length: 1000 }, (_, at) => card(`h${at}`, '0', { owner: owner('pretrain') }));
     expect(peersOf(own, many)).toHaveLength(63);
   });

@@ -86,6 +86,11 @@ impl Owner {
     pub(super) fn group(&self) -> Option<&str> {
         [&self.run_id, &self.job_id].into_iter().map(String::as_str).find(|name| !name.is_empty())
     }
+
+    /// The pod that has it, with its namespace.
+    pub(super) fn pod(&self) -> Option<(&str, &str)> {
+        (!self.pod.is_empty()).then_some((self.namespace.as_str(), self.pod.as_str()))
+    }
 }
 
 /// A card as its series tell.

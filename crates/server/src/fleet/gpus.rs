@@ -127,7 +127,7 @@ pub(crate) struct PeersRow {
     median: f64,
     /// The card's value over the median.
     ratio: Option<f64>,
-    /// What they have in common: `run` or `model`.
+    /// What they have in common: `run` (or a job), `pod` or `model`.
     of: &'static str,
     /// How many they are, the card among them.
     count: usize,
@@ -450,26 +450,35 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     Some(if values.len() % 2 == 1 { values[half] } else { f64::midpoint(values[half - 1], values[half]) })
 }
 
-/// Cards that are compared: those of one run or job, else those of one model.
+/// Cards that are compared: those of one run, job or pod, else those of one model that nobody has.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Group {
     Run(String, String),
+    Pod(String, String, String),
     Model(String),
+    /// Of several owners, or of one without a name.
+    Owned(String),
 }
 
 impl Group {
     fn of(card: &Card) -> Self {
         let sole = card.owners.first().filter(|_| card.owners.len() == 1);
-        match sole.and_then(Owner::group) {
-            Some(group) => Self::Run(group.to_owned(), card.model.clone()),
-            None => Self::Model(card.model.clone()),
+        let model = card.model.clone();
+        if let Some(group) = sole.and_then(Owner::group) {
+            return Self::Run(group.to_owned(), model);
         }
+        if let Some((namespace, pod)) = sole.and_then(Owner::pod) {
+            return Self::Pod(namespace.to_owned(), pod.to_owned(), model);
+        }
+        // A card at work says nothing of one that rests.
+        if card.owners.is_empty() { Self::Model(model) } else { Self::Owned(model) }
     }
 
     fn word(&self) -> &'static str {
         match self {
             Self::Run(..) => "run",
-            Self::Model(_) => "model",
+            Self::Pod(..) => "pod",
+            Self::Model(_) | Self::Owned(_) => "model",
         }
     }
 }

@@ -299,7 +299,11 @@ fn row(shared: &Shared, keeper: &Keeper, incident: &Incident, common: Option<Str
         confidence: confidence(verdict.confidence),
         waits_until: verdict.waits_until_ns.map(to_ms),
         title: words::headline(incident),
-        effect: words::effect(incident, runs.len(), jobs.len()),
+        effect: words::effect(
+            incident,
+            &runs.iter().map(|run| run.run.as_deref()).collect::<Vec<_>>(),
+            &jobs.iter().map(String::as_str).collect::<Vec<_>>(),
+        ),
         codes: codes(incident),
         conflicts: verdict.conflict.into_iter().map(words::conflict).collect(),
         evidence: evidence(keeper, incident),

@@ -47,8 +47,18 @@ pub(super) fn headline(incident: &Incident) -> String {
     text
 }
 
+/// Up to two by name, more by number; nothing of none.
+fn names((one, many): (&str, &str), known: Option<&[&str]>, count: usize) -> Option<String> {
+    match known {
+        _ if count == 0 => None,
+        Some([name]) => Some(format!("{one} {name}")),
+        Some([first, second]) => Some(format!("{many} {first} and {second}")),
+        _ => Some(plural(count as u64, one, many)),
+    }
+}
+
 /// What it means for who works there, with numbers.
-pub(super) fn effect(incident: &Incident, runs: usize, jobs: usize) -> String {
+pub(super) fn effect(incident: &Incident, runs: &[Option<&str>], jobs: &[&str]) -> String {
     let of_switch = matches!(incident.leading(), Some(Code::Sxid(_)));
     let mut text = match incident.verdict.action {
         Action::ResetGpu if of_switch => {
@@ -77,13 +87,16 @@ pub(super) fn effect(incident: &Incident, runs: usize, jobs: usize) -> String {
     if seconds >= 1.0 {
         let _ = write!(text, " within {seconds:.0} s");
     }
-    let touched =
-        [(incident.processes.len(), "process", "processes"), (runs, "run", "runs"), (jobs, "job", "jobs")];
-    let touched: Vec<String> = touched
-        .into_iter()
-        .filter(|(count, ..)| *count > 0)
-        .map(|(count, one, many)| plural(count as u64, one, many))
-        .collect();
+    let known: Option<Vec<&str>> = runs.iter().copied().collect();
+    let processes = incident.processes.len() as u64;
+    let touched: Vec<String> = [
+        (processes > 0).then(|| plural(processes, "process", "processes")),
+        names(("run", "runs"), known.as_deref(), runs.len()),
+        names(("job", "jobs"), Some(jobs), jobs.len()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     if !touched.is_empty() {
         let _ = write!(text, "; {} had the GPU", touched.join(", "));
     }

@@ -331,7 +331,7 @@ fn a_card_with_an_incident_is_suspect_with_its_xids_on_the_time_axis() {
         (&json!([{ "run_id": RUN, "run": null }]), &json!(["4711"]))
     );
     assert!(
-        incident["effect"].as_str().unwrap().contains("1 run, 1 job had the GPU"),
+        incident["effect"].as_str().unwrap().contains("1 run, job 4711 had the GPU"),
         "{}",
         incident["effect"]
     );
@@ -382,7 +382,7 @@ fn an_incident_learns_later_which_run_had_its_card() {
         (incident["runs"] != json!([])).then_some(incident)
     });
     assert_eq!(learnt["runs"][0]["run_id"], RUN);
-    assert!(learnt["effect"].as_str().unwrap().contains("1 run, 1 job had the GPU"), "{learnt}");
+    assert!(learnt["effect"].as_str().unwrap().contains("1 run, job 4711 had the GPU"), "{learnt}");
     for (uuid, jobs) in [("GPU-b", json!(["4711"])), ("GPU-c", json!([]))] {
         assert_eq!((&of(uuid)["runs"], &of(uuid)["jobs"]), (&json!([]), &jobs), "{uuid}");
     }
