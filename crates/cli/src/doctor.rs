@@ -305,5 +305,6 @@ fn server(matches: &ArgMatches, config: &Config) -> Vec<Check> {
     checks.extend(otlp::running(&status));
     checks.extend(storage::running(&server, config));
     checks.extend(gpus::exporters(&server, SERVER_TIMEOUT));
+    checks.extend(gpus::moved_labels(&server, SERVER_TIMEOUT));
     checks
 }

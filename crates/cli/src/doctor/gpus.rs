@@ -1,5 +1,5 @@
-//! What keeps numbers of cards away: a second holder of the profiling counters, and fields that a scraped
-//! exporter does not send.
+//! What keeps numbers of cards away: a second holder of the profiling counters, fields that a scraped
+//! exporter does not send, and labels that made way for those of a target.
 
 use std::thread;
 use std::time::Duration;
@@ -19,6 +19,23 @@ const NAMED_MAX: usize = 12;
 /// What an exporter gives by profiling whatever its list of fields is.
 const PROFILED: [&str; 2] = ["tg_gpu_tensor_active_ratio", "tg_gpu_dram_active_ratio"];
 const GUIDE: &str = "docs/guides/dcgm-exporter.md";
+
+/// Labels by which cards and their owners are found, where a scrape has put others in their place.
+const MOVED: [&str; 10] = [
+    "exported_UUID",
+    "exported_Hostname",
+    "exported_hostname",
+    "exported_uuid",
+    "exported_host",
+    "exported_gpu",
+    "exported_gi",
+    "exported_namespace",
+    "exported_pod",
+    "exported_container",
+];
+/// Labels of all series of cards, under an exporter's names or ours.
+const LABELS_OF_CARDS: &str =
+    "/api/v1/labels?match[]=%7B__name__%3D~%22(DCGM_FI_%7Ctg_gpu_%7Cgpu_).%2B%22%7D";
 
 /// Whether the driver gives this machine's profiling counters to one more program.
 pub(super) fn profiling() -> Option<Check> {
@@ -55,6 +72,23 @@ pub(super) fn exporters(server: &Server, timeout: Duration) -> Vec<Check> {
     let Ok(answer) = server.ask("GET", "/api/tg/v1/engines/vocabulary", timeout) else { return Vec::new() };
     let targets = answer["targets"].as_array().cloned().unwrap_or_default();
     targets.iter().filter(|target| target["engine"] == "dcgm").map(exporter).collect()
+}
+
+/// Labels of cards that made way for a target's: whoever asks by them finds the exporter's pod, not the job's.
+pub(super) fn moved_labels(server: &Server, timeout: Duration) -> Option<Check> {
+    moved(&server.ask("GET", LABELS_OF_CARDS, timeout).ok()?)
+}
+
+fn moved(answer: &Value) -> Option<Check> {
+    let has = |name: &&&str| answer["data"].as_array().is_some_and(|all| all.iter().any(|of| of == **name));
+    let named: Vec<String> = MOVED.iter().filter(has).map(|name| format!("`{name}`")).collect();
+    if named.is_empty() {
+        return None;
+    }
+    let evidence =
+        format!("series of cards have {}: labels of the page made way for a target's", named.join(", "));
+    let fix = format!("scrape those targets with `honor_labels: true`: {GUIDE}");
+    Some(warn("gpu.labels", evidence, fix))
 }
 
 fn exporter(target: &Value) -> Check {
@@ -95,6 +129,14 @@ mod tests {
     fn of(missing: &[&str]) -> Check {
         let rows: Vec<Value> = missing.iter().map(|name| json!({"canonical": name})).collect();
         exporter(&json!({"instance": "node-1:9400", "engine": "dcgm", "missing": rows}))
+    }
+
+    #[test]
+    fn labels_that_made_way_are_named_and_others_are_not() {
+        assert!(moved(&json!({"data": ["pod", "uuid", "exported_job"]})).is_none());
+        let check = moved(&json!({"data": ["exported_pod", "exported_namespace", "pod"]})).unwrap();
+        assert!(check.evidence.contains("`exported_namespace`, `exported_pod`"), "{}", check.evidence);
+        assert!(check.fix.contains("honor_labels: true"), "{}", check.fix);
     }
 
     #[test]

@@ -74,6 +74,17 @@ impl Cluster {
         fs::write(self.path("p.yml"), text).unwrap();
     }
 
+    /// Sets all of its configuration, from the next start on.
+    pub(crate) fn set_config(&self, text: &str) {
+        fs::write(self.path("p.yml"), text).unwrap();
+    }
+
+    /// The answer to a question of its API; null while it has none.
+    pub(crate) fn ask(&self, path: &str) -> Value {
+        let answer = self.raw("GET", path, &[], b"");
+        answer.and_then(|(_, body)| serde_json::from_slice(&body).ok()).unwrap_or_default()
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }

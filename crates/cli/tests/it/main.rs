@@ -36,6 +36,7 @@ mod notify;
 mod otlp;
 mod otlp_doors;
 mod owners;
+mod peers;
 mod points;
 mod process;
 mod prometheus;
