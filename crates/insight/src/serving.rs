@@ -105,7 +105,7 @@ fn kv_sentence(of: &Serving, kv: f64) -> String {
     let waiting = of.waiting.filter(|waiting| *waiting > 0.0);
     let waiting = waiting.map(|waiting| format!("{} wait for room in it", requests(waiting)));
     let evicted = of.preemptions_per_second.filter(|rate| *rate > 0.0);
-    let evicted = evicted.map(|rate| format!("{rate:.2} a second are put back"));
+    let evicted = evicted.map(|rate| format!("{} a second are put back", commas(rate, 2)));
     let why: Vec<String> = waiting.into_iter().chain(evicted).collect();
     format!(
         "The KV cache is {} full and {}: more memory or shorter contexts would help.",
@@ -157,7 +157,21 @@ fn unknown_sentence(of: &Serving, unjoined: &str) -> String {
 }
 
 fn requests(count: f64) -> String {
-    if count == 1.0 { "1 request".to_owned() } else { format!("{count:.0} requests") }
+    if count == 1.0 { "1 request".to_owned() } else { format!("{} requests", commas(count, 0)) }
+}
+
+/// A number that is not negative, with so many digits behind the point and a comma every three before it.
+fn commas(number: f64, digits: usize) -> String {
+    let plain = format!("{number:.digits$}");
+    let (whole, rest) = plain.find('.').map_or((plain.as_str(), ""), |at| plain.split_at(at));
+    let mut out = String::with_capacity(plain.len() + whole.len() / 3);
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out + rest
 }
 
 fn percent(ratio: f64) -> String {

@@ -40,6 +40,9 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 /// Times of events lie within as many nanoseconds of the epoch, as those of points do.
 const TIME_NS_MAX: u64 = 1 << 62;
 
+/// How far the clock of a node may be ahead of the server's for its events' times to be taken, nanoseconds.
+const AHEAD_NS_MAX: i64 = 600 * model::NANOS_PER_SECOND;
+
 /// The agents that sent since the server was started.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes(Mutex<HashMap<String, Known>>);
@@ -288,6 +291,12 @@ fn check_event(host: &str, mut event: Event, refused: &mut Refused) -> Option<Ev
             format!("an event of the kind {kind:?} with the key {key:?} has no usable kind, key, time, label or body")
         });
         return None;
+    }
+    // An incident of the future could not be ended by anything that happens before.
+    let now_ns = now_ns();
+    if event.time_ns > now_ns.saturating_add(AHEAD_NS_MAX) {
+        event.labels.push(("told_ns".into(), event.time_ns.to_string()));
+        event.time_ns = now_ns;
     }
     if event.text.len() > TEXT_BYTES_MAX {
         let cut = (0..=TEXT_BYTES_MAX).rev().find(|at| event.text.is_char_boundary(*at)).unwrap_or(0);

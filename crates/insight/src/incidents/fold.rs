@@ -1,6 +1,6 @@
 //! From reports to incidents.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::verdict::judge;
 use super::{
@@ -14,6 +14,8 @@ const KEYS_MAX: usize = 65_536;
 const CARDS_MAX: usize = 200_000;
 /// Incidents that are remembered, open or not.
 const INCIDENTS_MAX: usize = 10_000;
+/// The same of one host, so that one that says much takes no other's.
+const INCIDENTS_PER_HOST_MAX: usize = 512;
 /// Lines kept of each fault, and of all others of an incident together.
 const LINES_PER_CODE_MAX: usize = 4;
 /// Lines kept of an incident.
@@ -43,11 +45,17 @@ pub enum Outcome {
 /// Incidents of a fleet.
 #[derive(Debug, Default)]
 pub struct Incidents {
+    /// By serial.
     all: Vec<Incident>,
+    /// Serials of a host's incidents, in order.
+    hosts: HashMap<String, Vec<u64>>,
+    serial: u64,
     keys: BTreeSet<String>,
     keys_by_age: VecDeque<String>,
     /// Ids of cards by host and place.
     cards: BTreeMap<(String, String), String>,
+    /// Places of cards by host and id.
+    places: BTreeMap<(String, String), String>,
     dropped: u64,
 }
 
@@ -105,8 +113,66 @@ impl Incidents {
             }
         }
         let oldest = now_ns.saturating_sub(COMES_BACK_NS);
+        let before = self.all.len();
         self.all.retain(|incident| incident.cleared.as_ref().is_none_or(|cleared| cleared.at_ns >= oldest));
+        if self.all.len() < before {
+            self.list_hosts();
+        }
         cleared
+    }
+
+    fn list_hosts(&mut self) {
+        self.hosts.clear();
+        for incident in &self.all {
+            self.hosts.entry(incident.device.host.clone()).or_default().push(incident.serial);
+        }
+    }
+
+    /// Where the incidents of a host are, in order.
+    fn of_host(&self, host: &str) -> impl DoubleEndedIterator<Item = usize> + '_ {
+        let serials = self.hosts.get(host).map(Vec::as_slice).unwrap_or_default();
+        serials.iter().filter_map(|serial| self.at(*serial))
+    }
+
+    fn at(&self, serial: u64) -> Option<usize> {
+        self.all.binary_search_by_key(&serial, |incident| incident.serial).ok()
+    }
+
+    /// Takes an incident out of the list.
+    fn remove(&mut self, at: usize) -> Incident {
+        let incident = self.all.remove(at);
+        if let Some(serials) = self.hosts.get_mut(&incident.device.host) {
+            serials.retain(|serial| *serial != incident.serial);
+            if serials.is_empty() {
+                self.hosts.remove(&incident.device.host);
+            }
+        }
+        incident
+    }
+
+    /// Puts an incident where its serial belongs.
+    fn insert(&mut self, incident: Incident) {
+        let serial = incident.serial;
+        let serials = self.hosts.entry(incident.device.host.clone()).or_default();
+        serials.insert(serials.partition_point(|other| *other < serial), serial);
+        let at = self.all.partition_point(|other| other.serial < serial);
+        self.all.insert(at, incident);
+    }
+
+    /// Makes room for one more on a host: what is over goes first.
+    fn make_room(&mut self, host: &str) {
+        let is_over = |at: &usize| self.all[*at].cleared.is_some();
+        let goes = if self.of_host(host).count() >= INCIDENTS_PER_HOST_MAX {
+            self.of_host(host).find(is_over).or_else(|| self.of_host(host).next())
+        } else if self.all.len() >= INCIDENTS_MAX {
+            Some((0..self.all.len()).find(is_over).unwrap_or(0))
+        } else {
+            None
+        };
+        if let Some(at) = goes {
+            let gone = self.remove(at);
+            self.dropped += u64::from(gone.cleared.is_none());
+        }
     }
 
     fn is_new(&mut self, key: String) -> bool {
@@ -130,7 +196,9 @@ impl Incidents {
                 if self.cards.len() >= CARDS_MAX && !self.cards.contains_key(&at) {
                     return;
                 }
+                self.places.insert((device.host.clone(), uuid.clone()), place.clone());
                 if self.cards.insert(at, uuid.clone()).as_ref() != Some(uuid) {
+                    self.bound_places();
                     self.name_incidents(device);
                 }
             }
@@ -138,54 +206,60 @@ impl Incidents {
                 device.uuid = self.cards.get(&(device.host.clone(), place.clone())).cloned();
             }
             (None, Some(uuid)) => {
-                let mut known =
-                    self.cards.iter().filter(|((host, _), id)| *host == device.host && *id == uuid);
-                device.place = known.next().map(|((_, place), _)| place.clone());
+                device.place = self.places.get(&(device.host.clone(), uuid.clone())).cloned();
             }
             (None, None) => {}
         }
     }
 
+    /// A place has many cards in its time, each with an id of its own.
+    fn bound_places(&mut self) {
+        if self.places.len() > 2 * CARDS_MAX {
+            self.places = self
+                .cards
+                .iter()
+                .map(|((host, place), id)| ((host.clone(), id.clone()), place.clone()))
+                .collect();
+        }
+    }
+
     /// A device has two names now: open incidents under either become one.
     fn name_incidents(&mut self, device: &Device) {
-        let mut same: Vec<Incident> = Vec::new();
         let is_of = |incident: &Incident| {
             let lacks = incident.device.place.is_none() || incident.device.uuid.is_none();
             incident.cleared.is_none() && lacks && incident.device.is_same(device)
         };
-        let mut at = 0;
-        let mut first_at = None;
-        while at < self.all.len() {
-            if is_of(&self.all[at]) {
-                first_at.get_or_insert(at);
-                same.push(self.all.remove(at));
-            } else {
-                at += 1;
-            }
-        }
-        let mut named = Vec::new();
-        for mut incident in same {
+        let serials: Vec<u64> = self
+            .of_host(&device.host)
+            .filter(|at| is_of(&self.all[*at]))
+            .map(|at| self.all[at].serial)
+            .collect();
+        let mut named: Vec<Incident> = Vec::new();
+        for serial in serials {
+            let Some(at) = self.at(serial) else { continue };
+            let mut incident = self.remove(at);
             incident.device = device.clone();
-            let one: Option<&mut Incident> =
-                named.iter_mut().find(|one: &&mut Incident| is_near(one, incident.first_ns));
-            match one {
+            match named.iter_mut().find(|one| is_near(one, incident.first_ns)) {
                 Some(one) => absorb(one, incident),
                 None => named.push(incident),
             }
         }
-        let at = first_at.unwrap_or(self.all.len());
-        self.all.splice(at..at, named);
+        for incident in named {
+            self.insert(incident);
+        }
     }
 
     fn recovered(&mut self, report: &Report, up_to: Action) -> Outcome {
         let mut cleared = 0;
-        for incident in self.all.iter_mut().filter(|incident| incident.cleared.is_none()) {
+        let of_host: Vec<usize> = self.of_host(&report.device.host).collect();
+        for at in of_host {
+            let incident = &mut self.all[at];
             let is_meant = if report.device.is_whole_host() {
                 incident.device.host == report.device.host
             } else {
                 incident.device.is_same(&report.device)
             };
-            if !is_meant || incident.first_ns > report.at_ns {
+            if incident.cleared.is_some() || !is_meant || incident.first_ns > report.at_ns {
                 continue;
             }
             incident.remap_pending &= up_to < Action::ResetGpu;
@@ -219,8 +293,8 @@ impl Incidents {
     /// that what is reported is about.
     fn belongs_to(&self, report: &Report) -> Option<usize> {
         let same = || {
-            let all = self.all.iter().enumerate().rev();
-            all.filter(|(_, incident)| incident.device.is_same(&report.device))
+            let of_host = self.of_host(&report.device.host).rev().map(|at| (at, &self.all[at]));
+            of_host.filter(|(_, incident)| incident.device.is_same(&report.device))
         };
         // Behind its end an incident takes nothing in any more.
         let is_before_end = |incident: &Incident| {
@@ -240,6 +314,8 @@ impl Incidents {
         let device = report.device.clone();
         let name = device.place.as_deref().or(device.uuid.as_deref()).unwrap_or("host");
         let id = format!("{}/{name}/{}", device.host, report.at_ns);
+        self.make_room(&device.host);
+        self.serial += 1;
         let mut incident = Incident {
             id: id.clone(),
             first_ns: report.at_ns,
@@ -256,14 +332,10 @@ impl Incidents {
             verdict: Verdict::NOTHING,
             cleared: None,
             said: BTreeMap::new(),
+            serial: self.serial,
         };
         add(&mut incident, report, rules);
-        if self.all.len() >= INCIDENTS_MAX {
-            let over = self.all.iter().position(|incident| incident.cleared.is_some());
-            self.dropped += u64::from(over.is_none());
-            self.all.remove(over.unwrap_or(0));
-        }
-        self.all.push(incident);
+        self.insert(incident);
         self.judged(self.all.len() - 1);
         Outcome::Opened(id)
     }
@@ -272,7 +344,8 @@ impl Incidents {
     fn judged(&mut self, at: usize) {
         let incident = &self.all[at];
         let since = incident.first_ns.saturating_sub(COMES_BACK_NS);
-        let before = self.all.iter().filter(|other| {
+        let of_host = self.of_host(&incident.device.host).map(|at| &self.all[at]);
+        let before = of_host.filter(|other| {
             other.id != incident.id
                 && other.device.is_same(&incident.device)
                 && (since..=incident.first_ns).contains(&other.first_ns)

@@ -271,6 +271,8 @@ pub struct Incident {
     pub cleared: Option<Cleared>,
     /// What the driver said, by time.
     said: BTreeMap<i64, (Action, Provenance)>,
+    /// The order in which incidents were opened.
+    serial: u64,
 }
 
 impl Incident {

@@ -349,6 +349,19 @@ fn a_device_under_two_names_is_one_when_they_are_joined() {
     assert!(matches!(incidents.take(other, &rules), Outcome::Opened(_)), "places are a host's own");
 }
 
+#[test]
+fn a_host_that_says_much_takes_no_other_host_its_incidents() {
+    let mut other = xid(START, 79);
+    other.device.host = "node-032".to_owned();
+    let flood = (0..2_000).map(|n| report(START + n, &format!("0000:{n:x}:00.0"), xid(START, 48).what));
+    let incidents = fold(std::iter::once(other).chain(flood));
+    let (kept, flooded): (Vec<_>, Vec<_>) =
+        incidents.open().partition(|incident| incident.device.host == "node-032");
+    assert_eq!((kept.len(), incidents.dropped()), (1, 2_000 - flooded.len() as u64));
+    assert!((64..1_000).contains(&flooded.len()), "{}", flooded.len());
+    assert_eq!(flooded.last().map(|incident| incident.first_ns), Some(START + 1_999), "the latest stay");
+}
+
 fn elsewhere(host: u32, at_ns: i64, code: u32, job: Option<&str>) -> Report {
     let mut report = Report { job: job.map(str::to_owned), ..xid(at_ns, code) };
     report.device.host = format!("node-{host}");

@@ -66,3 +66,21 @@ fn nothing_asked_is_idle_and_nothing_known_is_no_verdict() {
     assert_eq!(kind(&Serving::default()), None);
     assert_eq!(kind(&Serving { busy: Some(1.0), ..Serving::default() }), None, "busy is never judged by");
 }
+
+#[test]
+fn large_numbers_have_commas() {
+    let full = Serving {
+        running: Some(1.0),
+        waiting: Some(1_234_567.0),
+        kv_usage_max: Some(0.97),
+        preemptions_per_second: Some(1_000.5),
+        ..Serving::default()
+    };
+    let told = verdict(&full, "").unwrap().sentence;
+    assert!(
+        told.contains("1,234,567 requests wait for room in it, 1,000.50 a second are put back"),
+        "{told}"
+    );
+    let queue = Serving { waiting: Some(999.0), kv_usage_max: None, ..full };
+    assert!(verdict(&queue, "").unwrap().sentence.starts_with("999 requests wait:"));
+}

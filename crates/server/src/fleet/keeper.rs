@@ -247,7 +247,8 @@ impl Keeper {
             }
             self.told.insert(id, is);
         }
-        if self.told.len().max(self.runs.len()) > self.incidents.all().len() {
+        let kept = [self.told.len(), self.runs.len(), self.jobs.len(), self.settled_owners.len()];
+        if kept.into_iter().any(|kept| kept > self.incidents.all().len()) {
             self.forget_gone();
         }
     }

@@ -427,3 +427,33 @@ fn what_only_people_can_judge_is_closed_by_people_for_good() {
     assert_eq!(answer.refused[0].reason, "event");
     check(&site);
 }
+
+#[test]
+fn a_node_whose_clock_is_ahead_has_incidents_that_can_end() {
+    let site = Site::new();
+    let agent = Agent::of("node-1");
+    let far = 4_000_000_000 * NANOS_PER_SECOND;
+    agent.push(&site, Vec::new(), &[agent.xid(far, PLACE, 79)]);
+    let incident = only(&site);
+    assert_eq!(incident["action"], "reboot_node");
+    assert!(incident["first"].as_i64().unwrap() < far / 1_000_000);
+    assert_eq!(events(&site, "kind=xid")[0]["labels"]["told_ns"], far.to_string());
+    let boot = json!({ "what": "boot", "boot_id": "b", "previous_boot_id": "a" });
+    agent.push(&site, Vec::new(), &[agent.event(far + 1, "node", "", &boot)]);
+    assert_eq!(only(&site)["state"], "cleared");
+}
+
+#[test]
+fn a_node_that_says_very_much_holds_nobody_up() {
+    let site = Site::new();
+    let (quiet, loud) = (Agent::of("node-1"), Agent::of("node-2"));
+    let at = lately();
+    quiet.push(&site, Vec::new(), &[quiet.xid(at, PLACE, 79)]);
+    let card = |n: i64| loud.xid(at + n, &format!("0000:{:02x}:{:02x}.0", n / 32, n % 32), 79);
+    let lines: Vec<model::Event> = (0..2_000).map(card).collect();
+    loud.push(&site, Vec::new(), &lines);
+    assert_eq!(incidents(&site, "host=node-1").len(), 1, "the other node's incident is kept");
+    let answer = site.get("/api/tg/v1/incidents?host=node-2");
+    assert!((64..1_000).contains(&answer["incidents"].as_array().unwrap().len()));
+    assert!(answer["dropped"].as_u64().unwrap() > 1_000);
+}
