@@ -98,7 +98,7 @@ function IncidentRow({ incident, select }: { incident: Incident; select?: (incid
       <header>
         <Severity incident={incident} />
         <h3>
-          <Name text={incident.title} limit={60} />
+          <Name text={incident.title} limit={120} />
         </h3>
         {select ? (
           <button type="button" class="place" onClick={() => select(incident)}>

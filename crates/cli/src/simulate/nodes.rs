@@ -155,6 +155,9 @@ impl Played {
             |error: std::io::Error| Failure::new(format!("cannot prepare `{}`: {error}", dir.display()));
         std::fs::create_dir_all(dir).map_err(failed)?;
         std::fs::copy(library, dir.join(LIBRARY)).map_err(failed)?;
+        // Ranks start before the first look: a driver that answers without a card is looked at again much later.
+        let cards = node.driver_scenario(&|_| Vec::new());
+        std::fs::write(dir.join(DRIVER_SCENARIO), cards).map_err(failed)?;
         let log = File::options().create(true).append(true).open(dir.join("kernel.log")).map_err(failed)?;
         let root = Root::make(dir.join("root"), &node).map_err(failed)?;
         Ok(Self {
