@@ -19,8 +19,10 @@ struct Runbooks;
 pub fn rules() -> Vec<(String, String)> {
     let text = |name: &str| Rules::get(name).map(|file| String::from_utf8_lossy(&file.data).into_owned());
     // Their tests lie in a folder beside them; what the rules of mapping do, ingest does here.
-    let is_starter =
-        |name: &str| name.ends_with(".yml") && !name.contains('/') && !name.starts_with("mapping-");
+    let is_starter = |name: &str| {
+        let is_yaml = std::path::Path::new(name).extension().is_some_and(|extension| extension == "yml");
+        is_yaml && !name.contains('/') && !name.starts_with("mapping-")
+    };
     let names = Rules::iter().filter(|name| is_starter(name));
     let mut files: Vec<(String, String)> =
         names.filter_map(|name| Some((name.to_string(), text(&name)?))).collect();

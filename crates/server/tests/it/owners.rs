@@ -140,7 +140,7 @@ fn a_card_that_only_a_run_knows_gets_an_owner_and_loses_it_with_the_run() {
     rank.says(&site, at, 1, &[CARD, "GPU-elsewhere"]);
     agent.push(&site, look(at + SECOND, &[]), &[]);
     let own = format!("confidence=likely run_id={}", rank.id());
-    assert_eq!(owners(&site), [own.clone()]);
+    assert_eq!(owners(&site), std::slice::from_ref(&own));
     // What was written before a start of the server ends too.
     site.restart();
     agent.push(&site, look(at + 2 * SECOND, &[]), &[]);
