@@ -161,7 +161,7 @@ fn requests(count: f64) -> String {
 }
 
 /// A number that is not negative, with so many digits behind the point and a comma every three before it.
-fn commas(number: f64, digits: usize) -> String {
+pub fn commas(number: f64, digits: usize) -> String {
     let plain = format!("{number:.digits$}");
     let (whole, rest) = plain.find('.').map_or((plain.as_str(), ""), |at| plain.split_at(at));
     let mut out = String::with_capacity(plain.len() + whole.len() / 3);

@@ -26,6 +26,10 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 const CREDENTIAL_BYTES_MAX: u64 = 64 << 10;
 /// Largest certificate file, bytes.
 const PEM_BYTES_MAX: u64 = 4 << 20;
+/// Most that is shown of the page of a target that refuses, bytes.
+const SNIPPET_BYTES_MAX: usize = 200;
+/// Most that is read of it, bytes: there may be much space in it.
+const SNIPPET_READ_MAX: u64 = 4 << 10;
 /// Read at once, bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -103,7 +107,9 @@ impl Fetcher {
                 continue;
             }
             if status.as_u16() != 200 {
-                return Err(failed(format!("the target answers with status {status}")));
+                let said = snippet(&mut response);
+                let said = if said.is_empty() { said } else { format!(": \"{said}\"") };
+                return Err(failed(format!("the target answers with status {status}{said}")));
             }
             let format = self.format(response.headers())?;
             let encoding = header(response.headers(), "content-encoding").to_lowercase();
@@ -183,6 +189,37 @@ impl Fetcher {
 
 fn header<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().trim()
+}
+
+/// How the page of a target that refuses begins, in one line; empty where it can't be read. It is the target's:
+/// whatever a terminal or a page could take for more than text is escaped.
+fn snippet(response: &mut ureq::http::Response<ureq::Body>) -> String {
+    let encoding = header(response.headers(), "content-encoding").to_lowercase();
+    let body = response.body_mut().as_reader();
+    let mut bytes = Vec::new();
+    // What was read before it broke off is shown.
+    _ = match encoding.as_str() {
+        "" | "identity" => body.take(SNIPPET_READ_MAX).read_to_end(&mut bytes),
+        "gzip" => MultiGzDecoder::new(body).take(SNIPPET_READ_MAX).read_to_end(&mut bytes),
+        _ => return String::new(),
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let line: Vec<&str> = text.split_whitespace().collect();
+    let mut shown = String::new();
+    for c in line.join(" ").chars() {
+        let before = shown.len();
+        if c == '\'' {
+            shown.push(c);
+        } else {
+            shown.extend(c.escape_debug());
+        }
+        if shown.len() > SNIPPET_BYTES_MAX - '…'.len_utf8() {
+            shown.truncate(before);
+            shown.push('…');
+            break;
+        }
+    }
+    shown
 }
 
 /// Where a redirect leads, if it stays with scheme, host and port.

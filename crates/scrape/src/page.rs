@@ -92,6 +92,8 @@ pub struct ScrapeBatch {
     pub exemplars: Vec<ScrapedExemplar>,
     /// What metrics are, where it is new or has changed.
     pub metadata: Vec<MetricMetadata>,
+    /// Why there is no page, where there is none.
+    pub error: Option<String>,
 }
 
 /// A sample and its series.

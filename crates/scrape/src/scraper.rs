@@ -258,6 +258,7 @@ impl Shared {
             samples,
             exemplars: Vec::new(),
             metadata: Vec::new(),
+            error: None,
         });
     }
 
@@ -309,6 +310,7 @@ impl Shared {
                 samples: taken.samples,
                 exemplars: taken.exemplars,
                 metadata: taken.metadata,
+                error: error.as_ref().map(|error| error.why.clone()),
             });
         }
         self.hand_back(errand, Verdict { time_ms, seconds, scraped: taken.scraped, error });

@@ -128,6 +128,30 @@ fn two_spellings_of_one_series_end_together() {
 }
 
 #[test]
+fn the_page_of_a_target_that_refuses_is_quoted_within_bounds() {
+    let shown = [
+        ("  model is\n\tloading ", " \"model is loading\"".to_owned()),
+        ("it's \"<b>\" \u{1b}[31m \u{202e}", r#" "it's \"<b>\" \u{1b}[31m \u{202e}""#.to_owned()),
+        (&"ä".repeat(3_000), format!(" \"{}…\"", "ä".repeat(98))),
+    ];
+    for (body, wanted) in shown {
+        let target = Target::page("a 1\n");
+        let (scraper, landed) = start(&job(&target.address, ""));
+        landed.next();
+        let body = body.to_owned();
+        target.set(move |_, stream| {
+            let length = format!("content-length: {}\r\nconnection: close\r\n", body.len());
+            head(stream, "503 Service Unavailable", &length);
+            _ = stream.write_all(body.as_bytes());
+        });
+        let down = landed.batch("batch that is down", |b| report(b, "up") == 0.0);
+        let why = format!("the target answers with status 503 Service Unavailable:{wanted}");
+        assert_eq!(down.error.as_deref(), Some(why.as_str()));
+        assert_eq!(reason(&scraper), why);
+    }
+}
+
+#[test]
 fn a_target_that_fails_ends_its_series_and_says_why() {
     let target = Target::page("a 1\n");
     let (scraper, landed) = start(&job(&target.address, ""));
