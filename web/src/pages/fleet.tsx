@@ -23,6 +23,7 @@ import { SIGNALS, unitText } from '../fleet/signals';
 import { CardTable } from '../fleet/table';
 import { cellText } from '../fleet/words';
 import { open, param, setParams } from '../lib/address';
+import { errorLine } from '../lib/api';
 import { switchZone } from '../lib/clock';
 import { copy } from '../lib/download';
 import { bind } from '../lib/keys';
@@ -38,6 +39,14 @@ const POLL_MS = 10_000;
 /** Ages of data at which one ought to look, seconds: three and ten of the agent's intervals. */
 const OLD = 30;
 const VERY_OLD = 100;
+
+const isSame = (error: unknown) => (other: unknown) => errorLine(error) === errorLine(other);
+
+/** What could not be read for the page: where all of it fails for one reason, that is said once. */
+function failures(fleet: Fleet): unknown[] {
+  const all = [fleet.nodesError.value, fleet.gpusError.value].filter((error) => error !== null);
+  return all.filter((error, at) => all.findIndex(isSame(error)) === at);
+}
 
 /** The page. */
 export function FleetPage() {
@@ -60,12 +69,9 @@ export function FleetPage() {
         )}
         {!nothing && <Bar fleet={fleet} />}
       </div>
-      {fleet.nodesError.value !== null && (
-        <Failure error={fleet.nodesError.value} retry={() => void fleet.load()} />
-      )}
-      {fleet.gpusError.value !== null && (
-        <Failure error={fleet.gpusError.value} retry={() => void fleet.load()} />
-      )}
+      {failures(fleet).map((error) => (
+        <Failure key={errorLine(error)} error={error} retry={() => void fleet.load()} />
+      ))}
       {nothing ? (
         <EmptyFleet />
       ) : (
@@ -314,7 +320,7 @@ function Incidents({ fleet }: { fleet: Fleet }) {
           />
         </span>
       </h2>
-      {fleet.incidentsError.value !== null && (
+      {fleet.incidentsError.value !== null && !failures(fleet).some(isSame(fleet.incidentsError.value)) && (
         <Failure error={fleet.incidentsError.value} retry={() => void fleet.load()} />
       )}
       {answer && answer.incidents.length === 0 && (

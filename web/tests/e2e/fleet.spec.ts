@@ -192,6 +192,14 @@ test('a slow card stands beside its peers, and its page tells since when', async
   await expect(page.getByRole('region', { name: 'Table of peers' })).toContainText('this card');
 });
 
+test('what cannot be read for one reason is said once', async ({ page, server }) => {
+  await page.route(/\/api\/tg\/v1\/(fleet|incidents)/, (route) => route.abort());
+  await page.goto(`${server.url}/fleet`);
+  await expect(page.getByRole('heading', { name: 'Incidents' })).toBeVisible();
+  await expect(page.getByRole('alert')).toHaveCount(1);
+  await expect(page.getByRole('alert')).toContainText('the server does not answer');
+});
+
 test('an incident has one row with its action, its lines, and what is grey', async ({ page, server }) => {
   await openFleet(page, server);
   const incident = page.getByRole('article').filter({ hasText: 'host-2 · GPU 3' });

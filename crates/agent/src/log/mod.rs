@@ -257,6 +257,7 @@ impl Source for KernelLog {
             }
             Err(cause) if self.trouble.as_ref() == Some(&cause) => {}
             Err(cause) => {
+                tracing::warn!("the kernel's log is not followed: {cause}");
                 out.events.push(unreadable(&cause, &context));
                 self.trouble = Some(cause);
             }
