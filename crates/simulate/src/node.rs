@@ -36,6 +36,7 @@ pub struct Node {
     engines: Vec<Engine>,
     ticks: u64,
     boots: u32,
+    booted: Option<f64>,
     is_up: bool,
     lines: Vec<LogLine>,
 }
@@ -80,6 +81,7 @@ impl Node {
             engines,
             ticks: 0,
             boots: 1,
+            booted: None,
             is_up: true,
             lines: Vec::new(),
         };
@@ -105,6 +107,11 @@ impl Node {
     /// Which boot it is in, from 1.
     pub fn boots(&self) -> u32 {
         self.boots
+    }
+
+    /// When that boot began, seconds of the scenario; none for the first, which began before it.
+    pub fn booted(&self) -> Option<f64> {
+        self.booted
     }
 
     /// Whether it is up.
@@ -153,6 +160,7 @@ impl Node {
         } else if !self.is_up && !reboots(at) {
             self.is_up = true;
             self.boots += 1;
+            self.booted = Some(at);
             for card in &mut self.cards {
                 card.reboot();
             }

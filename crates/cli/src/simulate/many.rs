@@ -17,11 +17,12 @@ use model::Desc;
 use semconv::canonical as tg;
 use simulate::{Card, FaultKind, Node};
 
-use super::Play;
 use super::kubelet::NAMESPACE;
 use super::nodes::{dmesg, is_killed};
 use super::ranks::run_file;
+use super::root::show_uptime;
 use super::stage::{Wanted, job_id};
+use super::{Play, root};
 use crate::output::{Failure, note};
 use crate::run::signals::Signals;
 
@@ -216,7 +217,9 @@ impl Played {
     fn write_boot(&self) -> std::io::Result<()> {
         let mut node = self.node();
         node.advance(self.play.now());
-        super::root::light(&self.dir.join("root"), &node)?;
+        let root = self.dir.join("root");
+        root::light(&root, &node)?;
+        show_uptime(&root, &self.play, &node)?;
         File::options().create(true).append(true).open(self.dir.join("kernel.log")).map(drop)
     }
 }
@@ -235,9 +238,10 @@ impl Source for Looked {
     fn read(&mut self, tick: &Tick<'_>, out: &mut Snapshot) {
         let mut node = self.played.node();
         node.advance(self.played.play.now());
-        let lines: String = node.take_lines().iter().map(|line| dmesg(&self.played.play, line)).collect();
+        let lines = dmesg(&self.played.play, &mut node);
         let log = File::options().append(true).open(self.played.dir.join("kernel.log"));
-        if let Err(error) = log.and_then(|mut log| log.write_all(lines.as_bytes())) {
+        let uptime = show_uptime(&self.played.dir.join("root"), &self.played.play, &node);
+        if let Err(error) = uptime.and(log).and_then(|mut log| log.write_all(lines.as_bytes())) {
             note(format_args!("warning: the log of `{}` cannot be written: {error}", tick.host));
         }
         let mut all = Vec::new();

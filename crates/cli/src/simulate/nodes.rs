@@ -11,7 +11,7 @@ use simulate::{FaultKind, LogLine, Node};
 use super::Play;
 use super::kubelet::{self, Kubelet, Pod};
 use super::parts::Part;
-use super::root::Root;
+use super::root::{Root, show_uptime};
 use super::stage::Wanted;
 use crate::output::Failure;
 
@@ -184,7 +184,8 @@ impl Played {
         let fresh = self.dir.join("scenario.toml.new");
         std::fs::write(&fresh, self.node.driver_scenario(pids)).map_err(failed)?;
         std::fs::rename(&fresh, &file).map_err(failed)?;
-        let lines: String = self.node.take_lines().iter().map(|line| dmesg(play, line)).collect();
+        show_uptime(self.root.path(), play, &self.node).map_err(failed)?;
+        let lines = dmesg(play, &mut self.node);
         self.log.write_all(lines.as_bytes()).map_err(failed)
     }
 
@@ -240,10 +241,16 @@ pub(super) fn is_killed(play: &Play, host: &str, now: f64) -> bool {
     })
 }
 
-/// A line as `dmesg` prints it.
-pub(super) fn dmesg(play: &Play, line: &LogLine) -> String {
-    let since_boot = play.wall_ns(line.at) as f64 / 1e9 - boot_seconds();
-    format!("[{since_boot:12.6}] {}\n", line.text)
+/// What the kernel has said since it was asked before, as `dmesg` prints it.
+pub(super) fn dmesg(play: &Play, node: &mut Node) -> String {
+    let booted = node.booted();
+    let print = |line: LogLine| {
+        let boot = booted.filter(|booted| line.at >= *booted);
+        let boot = boot.map_or_else(boot_seconds, |booted| play.wall_ns(booted) as f64 / 1e9);
+        let since_boot = play.wall_ns(line.at) as f64 / 1e9 - boot;
+        format!("[{since_boot:12.6}] {}\n", line.text)
+    };
+    node.take_lines().into_iter().map(print).collect()
 }
 
 /// When this machine was booted, seconds since 1970.

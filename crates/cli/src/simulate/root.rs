@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use simulate::Node;
 
+use super::Play;
 use super::kubelet::Pod;
 
 /// NVIDIA's number as a maker of PCI devices, and the class of a 3D controller.
@@ -84,6 +85,15 @@ fn write_boot(root: &Path, node: &Node) -> io::Result<()> {
     let host = node.host().bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     let boot = node.boots();
     std::fs::write(file, format!("{boot:08x}-0000-4000-8000-{:012x}\n", host & 0xffff_ffff_ffff))
+}
+
+/// Says how long a node has been up: the machine's time at its first boot.
+pub(super) fn show_uptime(root: &Path, play: &Play, node: &Node) -> io::Result<()> {
+    let Some(booted) = node.booted() else { return Ok(()) };
+    let up = (play.now() - booted).max(0.0) / play.speed;
+    let fresh = root.join("proc/uptime.new");
+    std::fs::write(&fresh, format!("{up:.2} 0.00\n"))?;
+    std::fs::rename(fresh, root.join("proc/uptime"))
 }
 
 /// Makes the root of a node whose agent reads its boot and the time since then only.

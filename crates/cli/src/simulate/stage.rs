@@ -234,10 +234,13 @@ fn tell(
         }))?);
     }
     let together = if is_multiplexed { " in one process" } else { "" };
+    let of_ranks = match processes - usize::from(is_multiplexed) {
+        1 => "one process".to_owned(),
+        count => format!("{count} processes"),
+    };
     print_line(&format!(
-        "playing `{}`: {nodes} nodes{together}, {ranks} ranks in {} processes, {} engines; {server}",
+        "playing `{}`: {nodes} nodes{together}, {ranks} ranks in {of_ranks}, {} engines; {server}",
         play.scenario.name,
-        processes - usize::from(is_multiplexed),
         engines.len()
     ))?;
     for served in engines {

@@ -247,6 +247,58 @@ fn the_incident_list_says_what_the_scenario_did() {
     assert_eq!(owner["confidence"], "certain", "the kubelet and the process agree: {owner}");
 }
 
+const BOOTED: &str = r#"
+name = "booted"
+[[nodes]]
+host = "n#"
+count = 2
+gpus = 2
+[[faults]]
+at = 3.0
+kind = "fall_off"
+host = "n0"
+gpu = 1
+[[faults]]
+at = 4.0
+kind = "xid"
+host = "n0"
+gpu = 1
+code = 154
+text = "pid=4242, name=python3, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
+[[faults]]
+at = 9.0
+lasts = 2.0
+kind = "reboot"
+host = "n0"
+[[faults]]
+at = 3.0
+lasts = 3.0
+kind = "agent_killed"
+host = "n1"
+"#;
+
+#[test]
+fn a_node_that_was_booted_is_well_again() {
+    let played = Played::of(BOOTED, "1");
+    let incident = eventually("the end of the incident", || {
+        played.incident("n0", "1").filter(|incident| incident["state"] == "cleared")
+    });
+    assert_eq!(incident["codes"][0]["code"], "Xid 79", "{incident}");
+    eventually("all cards", || {
+        let totals = played.server.get("/api/tg/v1/fleet/nodes")["totals"].clone();
+        let counts = ["hosts", "silent", "pci", "driver", "missing"].map(|name| totals[name].as_u64());
+        (counts == [Some(2), Some(0), Some(4), Some(4), Some(0)]).then_some(())
+    });
+    let starts = |host: &str| {
+        let events = played.server.get(&format!("/api/tg/v1/events?kind=node&host={host}"));
+        let of_start = |event: &&Value| event["body"]["what"] == "agent_start";
+        events["events"].as_array().unwrap().iter().filter(of_start).count()
+    };
+    eventually("the agents that were started again", || {
+        (starts("n0") == 2 && starts("n1") == 2).then_some(())
+    });
+}
+
 /// More nodes than have a process each, and more ranks.
 const CROWD: &str = r#"
 name = "crowd"

@@ -165,6 +165,7 @@ fn two_processes_that_play_a_node_agree() {
     }
     assert_eq!(one.cards(), other.cards());
     assert_eq!((one.boots(), other.boots()), (2, 2));
+    assert!((one.booted().unwrap() - 8.0).abs() < 0.11, "{:?}", one.booted());
     assert_eq!(one.take_lines(), other.take_lines());
 }
 
