@@ -20,7 +20,9 @@ import urllib.request
 from dataclasses import asdict
 from pathlib import Path
 
+import agent
 import engine
+import fleet
 import otlp
 import push
 from process import cpu_seconds, peak_mib
@@ -393,6 +395,9 @@ def main() -> int:
         "server": None,
         "engine": None,
         "timeline": None,
+        "agent": agent.rows,
+        "scrape": fleet.scrape_rows,
+        "pace": fleet.pace_rows,
     }
     parser.add_argument(
         "part",
