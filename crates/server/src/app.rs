@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) adapters: crate::adapters::Adapters,
     /// What makes canonical series.
     pub(crate) canon: Canon,
+    /// What happens to engines.
+    pub(crate) engine_watch: crate::engines::Watch,
     /// Processes that sent telemetry.
     pub(crate) sources: crate::otlp::Sources,
     /// What is known of senders of data points.

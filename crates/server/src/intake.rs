@@ -206,9 +206,19 @@ pub(crate) fn keep_canonical(
     mut batch: Batch,
 ) -> Result<Receipt, AppendError> {
     let originals = batch.series.len();
+    let look = match origin {
+        Origin::Elsewhere => shared.engine_watch.look(&shared.store, shared.canon.vocabulary(), &mut batch),
+        Origin::Agent => None,
+    };
     let made = shared.canon.apply(&shared.store, origin, &mut batch);
     let mut receipt = keep(shared, batch)?;
     shared.canon.settled(&receipt);
+    if !receipt.gone.is_empty() {
+        shared.engine_watch.forget_numbers();
+    }
+    for host in look.map(|look| shared.engine_watch.settled(look)).unwrap_or_default() {
+        shared.live.host_changed(&host);
+    }
     let mut lost = 0;
     for (_, reason, count) in receipt.refused_series.iter().filter(|(at, ..)| *at >= originals) {
         lost += count;

@@ -252,6 +252,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let far = far::Far::start(&config, &store, runtime.handle())?;
     let streams = otlp::Streams::restore(&store);
     let fleet = fleet::Fleet::restore(&store);
+    let engine_watch = engines::Watch::restore(&store).map_err(canonical::CanonError::from)?;
     let app = Arc::new(app::Shared {
         store,
         far,
@@ -267,6 +268,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         turns: app::Turns::new(&config),
         known: known::Known::default(),
         canon,
+        engine_watch,
         adapters: adapters::Adapters::default(),
         sources: otlp::Sources::default(),
         streams,

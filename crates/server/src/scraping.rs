@@ -92,6 +92,7 @@ fn store(shared: &Shared, scraped: &Mutex<Scraped>, batch: &ScrapeBatch) {
     if !batch.exemplars.is_empty() {
         shared.metrics.exemplars.add(&[DOOR], batch.exemplars.len() as u64);
     }
+    shared.engine_watch.scraped(&batch.target, batch.error.as_deref());
     for tried in 1..=TRIES {
         match intake(shared, scraped, batch).store(shared) {
             Ok(_counted) => return,

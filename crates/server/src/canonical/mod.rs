@@ -25,7 +25,7 @@ use store::{Batch, ReadError, Receipt, SeriesId, Store};
 use crate::files::{self, SMALL_BYTES_MAX};
 
 use cards::{CardAt, Cards, METER_ROWS};
-use numbers::{Known, Numbers};
+pub(crate) use numbers::{Known, Numbers};
 use routes::Use;
 use tally::Tally;
 use targets::{Fate, Original, Page, TargetAt, Targets};

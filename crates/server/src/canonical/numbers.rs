@@ -9,7 +9,7 @@ const PAGE: u64 = 4_096;
 
 /// What a series is, as far as it was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Known {
+pub(crate) enum Known {
     /// Nobody has looked at it.
     No,
     /// Nothing is made of it.
@@ -20,14 +20,14 @@ pub(super) enum Known {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Numbers {
+pub(crate) struct Numbers {
     pages: BTreeMap<u64, Box<[u32]>>,
     /// The page that was asked for last, and its number.
     last: Option<(u64, Box<[u32]>)>,
 }
 
 impl Numbers {
-    pub(super) fn get(&mut self, series: SeriesId) -> Known {
+    pub(crate) fn get(&mut self, series: SeriesId) -> Known {
         let entry = self.page(series / PAGE, false).map_or(0, |page| page[(series % PAGE) as usize]);
         match entry {
             0 => Known::No,
@@ -36,7 +36,7 @@ impl Numbers {
         }
     }
 
-    pub(super) fn set(&mut self, series: SeriesId, known: Known) {
+    pub(crate) fn set(&mut self, series: SeriesId, known: Known) {
         let entry = match known {
             Known::No => 0,
             Known::Nothing => 1,

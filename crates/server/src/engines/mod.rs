@@ -2,6 +2,7 @@
 //! it, put together by model and replica.
 
 mod cards;
+mod events;
 mod figures;
 mod gather;
 mod pages;
@@ -18,6 +19,7 @@ use semconv::canonical::{
 };
 
 pub(crate) use cards::Cards;
+pub(crate) use events::Watch;
 pub(crate) use figures::unit;
 use gather::Asker;
 pub(crate) use pages::{Compared, compare};

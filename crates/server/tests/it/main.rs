@@ -4,6 +4,7 @@
 
 mod canonical;
 mod canonical_rules;
+mod engine_events;
 mod engines;
 mod fleet;
 mod fleet_peer;
