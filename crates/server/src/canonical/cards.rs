@@ -8,6 +8,9 @@ use store::StateRow;
 
 /// How long a reporter counts as there after its last sample, nanoseconds.
 pub(super) const SILENCE_NS: i64 = 5 * 60 * NANOS_PER_SECOND;
+/// How far ahead of this server's clock a sample may be for anything to be concluded from it, nanoseconds: what
+/// came later would be older than it.
+const AHEAD_NS_MAX: i64 = 10 * 60 * NANOS_PER_SECOND;
 /// What rows of meters begin with; the uuid follows.
 pub(super) const METER_ROWS: &[u8] = b"canonical/energy/";
 /// Most cards that are known; of further ones nothing is made.
@@ -26,6 +29,8 @@ pub(super) struct Card {
     agent_ns: i64,
     /// Host and index by which the agent names it.
     pub(super) named: Option<(Box<str>, Box<str>)>,
+    /// The name by which exporters' series of it count.
+    name: Option<Name>,
     limit_watts: Option<f64>,
     meter: Option<Meter>,
     /// The readings of the batch that read the meter last, and which it was: a batch that was refused comes
@@ -33,7 +38,46 @@ pub(super) struct Card {
     recent: (u64, Vec<(Sample, f64)>),
 }
 
+/// A host and an index under which a card is told, as a hash, and by whom.
+#[derive(Debug, Clone, Copy)]
+struct Name {
+    name: u64,
+    page: u64,
+    seen_ns: i64,
+    /// Something under it has ended: another name may follow at once.
+    is_loose: bool,
+}
+
 impl Card {
+    /// Whether what a page tells of the card under a name counts. Two pages may have two names for one card, as
+    /// when one of them was started after another card fell off: only one name counts then, else the card
+    /// would be there twice. The page whose name it is may change it.
+    pub(super) fn goes_by(&mut self, name: u64, page: u64, time_ns: i64) -> bool {
+        let known = self.name.get_or_insert(Name { name, page, seen_ns: time_ns, is_loose: false });
+        let is_silent = known.seen_ns.saturating_add(SILENCE_NS) < time_ns;
+        if known.name == name {
+            if is_silent {
+                known.page = page;
+            }
+        } else if known.page == page || known.is_loose || is_silent {
+            *known = Name { name, page, seen_ns: time_ns, is_loose: false };
+        } else {
+            return false;
+        }
+        known.seen_ns = known.seen_ns.max(time_ns);
+        known.is_loose &= known.page != page;
+        true
+    }
+
+    /// A page has ended something under a name.
+    pub(super) fn ends_name(&mut self, name: u64, page: u64) {
+        if let Some(known) = &mut self.name
+            && (known.name, known.page) == (name, page)
+        {
+            known.is_loose = true;
+        }
+    }
+
     /// Notes a sample of the agent's.
     pub(super) fn agent(&mut self, time_ns: i64) {
         self.agent_ns = self.agent_ns.max(time_ns);
@@ -78,6 +122,8 @@ pub(super) struct Cards {
     /// The batch that is being worked on, and the cards whose meters it read.
     batch: u64,
     read: Vec<CardAt>,
+    /// When it was begun with, by this server's clock.
+    now_ns: i64,
 }
 
 impl Cards {
@@ -105,6 +151,7 @@ impl Cards {
             uuid: uuid.into(),
             agent_ns: i64::MIN,
             named: None,
+            name: None,
             limit_watts: None,
             meter: None,
             recent: (0, Vec::new()),
@@ -128,8 +175,14 @@ impl Cards {
     }
 
     /// Begins with a batch.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin(&mut self, now_ns: i64) {
         self.batch += 1;
+        self.now_ns = now_ns;
+    }
+
+    /// Whether a time is too far ahead.
+    pub(super) fn is_ahead(&self, time_ns: i64) -> bool {
+        time_ns > self.now_ns.saturating_add(AHEAD_NS_MAX)
     }
 
     /// What a reading of a card's energy comes to; none of what can't be used.

@@ -13,6 +13,7 @@ mod tally;
 mod targets;
 mod topics;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ use model::{Labels, Sample, SeriesIdentity, is_stale_marker};
 use semconv::vocabulary::{Hit, Of, Value, Vocabulary, VocabularyError};
 use store::{Batch, ReadError, Receipt, SeriesId, Store};
 
+use crate::clock::now_ns;
 use crate::files::{self, SMALL_BYTES_MAX};
 
 use cards::{CardAt, Cards, METER_ROWS};
@@ -71,6 +73,8 @@ struct Route {
     page: Page,
     original: Original,
     card: Option<CardAt>,
+    /// Host and index of the card, as a hash.
+    name: u64,
     ways: Box<[Way]>,
 }
 
@@ -82,8 +86,15 @@ struct Way {
     rank: u16,
     hit: Hit,
     used: Use,
-    /// The series that says that there is no value.
-    unsupported: Option<TargetAt>,
+    /// The series that says that there is no value, once it was needed; `None` where there is none.
+    unsupported: Option<Cell<Option<TargetAt>>>,
+}
+
+impl Way {
+    /// The series that says that there is no value, where it was ever needed.
+    fn told_unsupported(&self) -> Option<TargetAt> {
+        self.unsupported.as_ref().and_then(Cell::get)
+    }
 }
 
 /// What was left out of a batch, and why.
@@ -94,6 +105,7 @@ struct Left {
     unsupported: u64,
     nan: u64,
     late: u64,
+    ahead: u64,
     odd: BTreeMap<(CardAt, &'static str), u64>,
 }
 
@@ -155,7 +167,7 @@ impl Canon {
         let mut inner = self.lock();
         inner.keep_bounded();
         inner.targets.begin();
-        inner.cards.begin();
+        inner.cards.begin(now_ns());
         let mut left = Left::default();
         match origin {
             Origin::Elsewhere => inner.originals(&self.vocabulary, store, batch, &mut left),
@@ -290,36 +302,54 @@ impl Inner {
             Some(uuid) => Some(self.cards.place(uuid)?),
             None => None,
         };
+        let name = self.hasher.hash_one((first.labels.get("host"), first.labels.get("gpu")));
         // A card's facts are its own, whichever page tells them.
         let scope = match first.of {
             Of::Gpu => self.hasher.hash_one((first.labels.get("host"), first.labels.get("gpu"), uuid)),
             Of::Engine => page,
         };
+        let told = |labels: &Labels, targets: &Targets| Cell::new(targets.find(&routes::unsupported(labels)));
         let way = |way: routes::Way| Way {
+            unsupported: way.is_told_unsupported.then(|| told(&way.labels, &self.targets)),
             target: self.targets.place(way.labels),
             topic: self.topics.place(self.hasher.hash_one((scope, way.group))),
             rank: way.rank,
             hit: way.hit,
             used: way.used,
-            unsupported: way.unsupported.map(|labels| self.targets.place(labels)),
         };
         let ways = ways.into_iter().map(way).collect();
-        Some(Route { page, original: self.hasher.hash_one(labels), card, ways })
+        Some(Route { page, original: self.hasher.hash_one(labels), card, name, ways })
     }
 
     /// Takes a sample of an original.
     fn take(&mut self, vocabulary: &Vocabulary, route: &Route, sample: Sample, left: &mut Left) {
+        if self.cards.is_ahead(sample.time_ns) {
+            left.ahead += 1;
+            return;
+        }
         let is_of_agent = route.card.is_some_and(|card| self.cards.card(card).is_of_agent(sample.time_ns));
         if is_of_agent {
             left.agent += 1;
             self.hand_over(route, sample.time_ns);
             return;
         }
+        if let Some(card) = route.card {
+            let card = self.cards.card(card);
+            if is_stale_marker(sample.value) {
+                card.ends_name(route.name, route.page);
+            } else if !card.goes_by(route.name, route.page, sample.time_ns) {
+                left.duplicate += 1;
+                for way in &route.ways {
+                    self.end(route, way, sample.time_ns);
+                }
+                return;
+            }
+        }
         for way in &route.ways {
             if is_stale_marker(sample.value) {
                 self.topics.ended(way.topic, way.rank);
                 self.end(route, way, sample.time_ns);
-            } else if sample.value.is_nan() {
+            } else if !sample.value.is_finite() {
                 left.nan += 1;
             } else if self.topics.counts(way.topic, way.rank, sample.time_ns) {
                 self.make(vocabulary, route, way, sample, left);
@@ -344,7 +374,7 @@ impl Inner {
 
     fn end(&mut self, route: &Route, way: &Way, time_ns: i64) {
         self.targets.end(way.target, route.original, time_ns);
-        if let Some(unsupported) = way.unsupported {
+        if let Some(unsupported) = way.told_unsupported() {
             self.targets.end(unsupported, route.original, time_ns);
         }
     }
@@ -357,13 +387,17 @@ impl Inner {
             Value::Blank => {
                 left.unsupported += 1;
                 self.targets.end(way.target, route.original, raw.time_ns);
-                if let Some(unsupported) = way.unsupported {
+                if let Some(place) = &way.unsupported {
+                    let labels = || routes::unsupported(self.targets.labels(way.target));
+                    let known = place.get().map_or_else(|| Err(labels()), Ok);
+                    let unsupported = known.unwrap_or_else(|labels| self.targets.place(labels));
+                    place.set(Some(unsupported));
                     self.targets.give(unsupported, from, Sample { value: 1.0, step: None, ..raw });
                 }
                 return;
             }
         };
-        if let Some(unsupported) = way.unsupported {
+        if let Some(unsupported) = way.told_unsupported() {
             self.targets.end(unsupported, route.original, raw.time_ns);
         }
         let mut sample = Sample { value, step: None, ..raw };
@@ -452,6 +486,11 @@ impl Inner {
     fn own_sample(&mut self, card: CardAt, used: Use, sample: &mut Sample, left: &mut Left) -> bool {
         if is_stale_marker(sample.value) {
             return true;
+        }
+        if self.cards.is_ahead(sample.time_ns) {
+            // A node whose clock is wrong keeps its readings, but for what is added up.
+            left.ahead += u64::from(used == Use::Energy);
+            return used != Use::Energy;
         }
         self.cards.card(card).agent(sample.time_ns);
         match used {

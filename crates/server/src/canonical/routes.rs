@@ -41,8 +41,8 @@ pub(super) struct Way {
     pub(super) rank: u16,
     pub(super) of: Of,
     pub(super) used: Use,
-    /// The series that says that there is no value.
-    pub(super) unsupported: Option<Labels>,
+    /// Whether another series says so where there is no value.
+    pub(super) is_told_unsupported: bool,
 }
 
 /// Whether a series of this name gives anything.
@@ -67,9 +67,21 @@ fn way(vocabulary: &Vocabulary, hit: Hit, original: &Labels) -> Option<Way> {
         return None;
     }
     let labels = source.map(row, hit.part, original)?;
-    let unsupported = (source.of == Of::Gpu && hit.part == Part::Whole).then(|| unsupported(metric, &labels));
+    // A card is its uuid: what has none may be told a second time.
+    if source.of == Of::Gpu && labels.get("uuid").is_none_or(str::is_empty) {
+        return None;
+    }
+    let is_told_unsupported = source.of == Of::Gpu && hit.part == Part::Whole;
     let group = (metric, row.set.clone());
-    Some(Way { hit, group, rank: row.rank, of: source.of, used: Use::of(metric), labels, unsupported })
+    Some(Way {
+        hit,
+        group,
+        rank: row.rank,
+        of: source.of,
+        used: Use::of(metric),
+        labels,
+        is_told_unsupported,
+    })
 }
 
 /// Who has a card, by the labels of an exporter that asked the kubelet: told once, with the facts of the card.
@@ -99,13 +111,13 @@ fn owner(info: &Way, original: &Labels) -> Option<Way> {
         rank: 0,
         of: Of::Gpu,
         used: Use::Plain,
-        unsupported: None,
+        is_told_unsupported: false,
     })
 }
 
 /// The series that says that a card has no value for a metric.
-fn unsupported(metric: &str, labels: &Labels) -> Labels {
-    let field = metric.trim_start_matches(GPU_PREFIX);
+pub(super) fn unsupported(labels: &Labels) -> Labels {
+    let field = labels.metric().trim_start_matches(GPU_PREFIX);
     let of_card = labels.iter().filter(|(name, _)| ["host", "gpu", "uuid", "gi"].contains(name));
     Labels::from_pairs(of_card.chain([("__name__", GPU_UNSUPPORTED_INFO.name), ("field", field)]))
 }

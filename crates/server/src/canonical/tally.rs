@@ -41,6 +41,7 @@ impl Tally {
             ("unsupported", left.unsupported),
             ("nan", left.nan),
             ("late", left.late),
+            ("ahead", left.ahead),
         ];
         for (reason, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
             self.left.add(&[reason], count);

@@ -5,6 +5,7 @@
 //! counts; the recording rules do the same by `max`.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use model::{Labels, NANOS_PER_MILLI, Sample, SeriesIdentity, stale_marker};
 use store::{Batch, SeriesBatch, SeriesId, Store};
@@ -21,7 +22,7 @@ pub(super) type Page = u64;
 /// A canonical series.
 #[derive(Debug)]
 struct Target {
-    identity: SeriesIdentity,
+    labels: Arc<Labels>,
     /// Its number in the store, once it has one.
     number: Option<SeriesId>,
     /// The page that gives it.
@@ -49,7 +50,7 @@ pub(super) enum Fate {
 #[derive(Debug, Default)]
 pub(super) struct Targets {
     list: Vec<Target>,
-    places: HashMap<Labels, TargetAt, foldhash::fast::RandomState>,
+    places: HashMap<Arc<Labels>, TargetAt, foldhash::fast::RandomState>,
     /// The batch that is being worked on.
     batch: u64,
     out: Vec<(TargetAt, Sample)>,
@@ -62,8 +63,9 @@ impl Targets {
             return *at;
         }
         let at = TargetAt::try_from(self.list.len()).unwrap_or(TargetAt::MAX);
+        let labels = Arc::new(labels);
         self.list.push(Target {
-            identity: SeriesIdentity { display: labels.metric().to_owned(), labels: labels.clone() },
+            labels: Arc::clone(&labels),
             number: None,
             page: 0,
             members: Vec::new(),
@@ -75,13 +77,18 @@ impl Targets {
         at
     }
 
+    /// The place of a series that is known.
+    pub(super) fn find(&self, labels: &Labels) -> Option<TargetAt> {
+        self.places.get(labels).copied()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.list.len()
     }
 
     /// The labels of a series.
     pub(super) fn labels(&self, at: TargetAt) -> &Labels {
-        &self.list[at as usize].identity.labels
+        &self.list[at as usize].labels
     }
 
     /// Whether a series would take a sample of `original` as the only one that counts.
@@ -175,12 +182,22 @@ impl Targets {
         let count = self.out.len();
         for (at, sample) in self.out.drain(..) {
             let target = &mut self.list[at as usize];
-            target.number = target.number.or_else(|| store.series_number(&target.identity));
             if let Some(number) = target.number {
                 batch.points.push((number, sample));
-            } else {
-                let identity = target.identity.clone();
+                continue;
+            }
+            let identity = target.identity();
+            let Some(number) = store.series_number(&identity) else {
                 batch.series.push(SeriesBatch { identity, samples: vec![sample] });
+                continue;
+            };
+            target.number = Some(number);
+            batch.points.push((number, sample));
+            // The store has the same labels: one copy is enough.
+            if let Some(known) = store.series(number).filter(|known| *known.labels == *target.labels) {
+                self.places.remove(&target.labels);
+                target.labels = Arc::clone(&known.labels);
+                self.places.insert(known.labels, at);
             }
         }
         count
@@ -195,6 +212,10 @@ impl Targets {
 }
 
 impl Target {
+    fn identity(&self) -> SeriesIdentity {
+        SeriesIdentity { display: self.labels.metric().to_owned(), labels: (*self.labels).clone() }
+    }
+
     /// Whether any page may give it.
     fn is_free(&self, time_ns: i64) -> bool {
         self.members.is_empty() || self.seen_ns.saturating_add(SILENCE_NS) < time_ns

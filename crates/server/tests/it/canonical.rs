@@ -207,6 +207,42 @@ fn two_pages_of_one_card_make_one_series() {
 }
 
 #[test]
+fn a_card_that_two_pages_count_differently_is_there_once() {
+    let pages = Pages::start();
+    let card =
+        |gpu: &str, power: &str| dcgm(power, "hostname", &[]).replace("gpu=\"3\"", &format!("gpu=\"{gpu}\""));
+    pages.set("a", card("3", "400"));
+    let server = Scraping::of(&pages, &["a", "b"]);
+    server.becomes("tg_gpu_power_watts{gpu=\"3\"}", 400.0);
+    // The other exporter was started after a card before this one had fallen off.
+    pages.set("b", card("2", "500"));
+    pages.settle("b");
+    server.becomes("DCGM_FI_DEV_POWER_USAGE{gpu=\"2\"}", 500.0);
+    assert_eq!(server.query("tg_gpu_power_watts{gpu!=\"3\"}"), []);
+    assert_eq!(server.value("sum(tg_gpu_power_watts)"), Some(400.0));
+    // The page whose name counts may change it.
+    pages.set("a", card("1", "401"));
+    server.becomes("tg_gpu_power_watts{gpu=\"1\"}", 401.0);
+    server.becomes("sum(tg_gpu_power_watts)", 401.0);
+    pages.remove("a");
+    server.becomes("tg_gpu_power_watts{gpu=\"2\"}", 500.0);
+    server.becomes("sum(tg_gpu_power_watts)", 500.0);
+}
+
+#[test]
+fn what_names_no_card_or_no_number_gives_nothing() {
+    let pages = Pages::start();
+    let page = dcgm("400", "hostname", &[("DCGM_FI_DEV_GPU_TEMP", "+Inf"), ("DCGM_FI_DEV_SM_CLOCK", "-Inf")]);
+    let nameless = page.replace("UUID", "uuid").replace("gpu=\"3\"", "gpu=\"4\"");
+    pages.set("a", page + &nameless);
+    let server = Scraping::of(&pages, &["a"]);
+    server.becomes("sum(tg_gpu_power_watts)", 400.0);
+    server.becomes("count(DCGM_FI_DEV_POWER_USAGE)", 2.0);
+    assert_eq!(server.query("{__name__=~\"tg_gpu_.*(celsius|hertz)\"}"), []);
+    assert_eq!(server.query("{__name__=~\"tg_gpu_.*\",uuid=\"\"}"), []);
+}
+
+#[test]
 fn a_value_that_comes_back_ends_the_word_that_there_is_none() {
     let pages = Pages::start();
     pages.set("d", dcgm("9223372036854775794", "hostname", &[("DCGM_FI_DEV_MEMORY_TEMP", "NaN")]));
@@ -355,4 +391,16 @@ fn an_agents_energy_counter_is_made_one_that_never_falls_through_a_restart() {
     server.becomes(energy, 1e9 + 5_000.0);
     assert_eq!(server.value(&format!("resets({energy}[5m])")), Some(0.0));
     assert_eq!(server.value(&format!("count_over_time({energy}[5m])")), Some(3.0));
+}
+
+#[test]
+fn a_reading_of_the_future_does_not_stop_a_cards_energy() {
+    let pages = Pages::start();
+    let server = Scraping::of(&pages, &[]);
+    let energy = "tg_gpu_energy_joules_total";
+    push(&server, 1, "n1", 1_000_000_000, &[(energy, 7e9), ("tg_gpu_power_watts", 300.0)]);
+    push(&server, 2, "n1", -10, &[(energy, 1e9)]);
+    push(&server, 3, "n1", 0, &[(energy, 1e9 + 500.0)]);
+    server.becomes(energy, 1e9 + 500.0);
+    assert!(server.text("/metrics").contains("truegauge_canonical_dropped_total{reason=\"ahead\"} 1"));
 }
