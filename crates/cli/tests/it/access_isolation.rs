@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use wire::push::PushRequest;
 
 use crate::access_questions::{Question, WRITE, Words, get, promql, questions, send};
-use crate::access_world::{Project, Random, pushed, telemetry, world, written};
+use crate::access_world::{Project, Random, faulted, pushed, telemetry, world, written};
 use crate::process::{Answer, Server};
 
 const ROOT: &str = "root-secret";
@@ -50,6 +50,8 @@ fn fill(server: &Server, seed: u64, projects: &[(usize, &Project)]) {
         for at in 0..project.runs {
             let sent = pushed(&mut random, project, at, (number * 2 + at) as u8 + 1);
             assert_eq!(push(server, ROOT, &sent), 200);
+            let fault = faulted(project, at, (number * 2 + at) as u8 + 1);
+            assert_eq!(push(server, ROOT, &fault), 200);
             for (path, body) in telemetry(&project.run(at), &project.mark) {
                 let answer = ask(server, ROOT, &send("POST", path, &body));
                 assert_eq!((answer.status, answer.json()), (200, json!({})), "{path}");

@@ -289,6 +289,15 @@ fn of_ours(method: &str, route: &str, words: &Words, queries: &[String]) -> Opti
         ]
         .concat(),
         ("GET", "/api/tg/v1/logs") => of_logs(route, words),
+        ("GET", "/api/tg/v1/events" | "/api/tg/v1/incidents") => {
+            let of_runs = words.runs.iter().map(|run| get(format!("{route}?state=all&run_id={run}")));
+            ["", "?kind=xid", "?kind=incident", "?state=all", "?limit=1", "?severity=critical"]
+                .map(|form| get(format!("{route}{form}")))
+                .into_iter()
+                .chain(of_runs)
+                .chain(each("?state=all&host=node-M-0"))
+                .collect()
+        }
         ("GET", "/api/tg/v1/engines" | "/api/tg/v1/engines/vocabulary") => {
             let (from, to) = (T0 / 1_000_000 - 60_000, T0 / 1_000_000 + 60_000);
             each(&format!("?from={from}&to={to}&model=M&instance=M"))

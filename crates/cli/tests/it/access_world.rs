@@ -1,8 +1,11 @@
 //! Random projects whose marks stand wherever a project can name something.
 
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use model::{AttributeValue, MetricKind, RunPath, Sample};
 use serde_json::{Value, json};
-use wire::push::{Attribute, Count, PushRequest, Run, Series, Tag};
+use wire::push::{Attribute, Count, Event, Label, Node, PushRequest, Run, Series, Tag};
 use wire::remote_write::{Metadata, Point, RequestWriter};
 
 use crate::access_questions::TRACE;
@@ -115,6 +118,38 @@ pub(crate) fn pushed(random: &mut Random, project: &Project, at: usize, writer: 
         tags: vec![Tag { action: 1, tag: format!("tag-{mark}") }, Tag { action: 1, tag: "common".into() }],
         description: Some(format!("about {mark}")),
         dropped: vec![Count { reason: mark.clone(), count: 3, example: String::new() }],
+        ..PushRequest::default()
+    }
+}
+
+/// What the agent of a node tells of a fault of the card that a run has.
+pub(crate) fn faulted(project: &Project, at: usize, writer: u8) -> PushRequest {
+    // Events of long ago are not kept; the same moment for every server of this process.
+    static NOW_NS: LazyLock<i64> = LazyLock::new(|| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        (since as i64 - 60) * 1_000_000_000
+    });
+    let host = format!("node-{}-{at}", project.mark);
+    let label = |key: &str, value: &str| Label { key: key.into(), value: value.into() };
+    let event = Event {
+        time_ns: *NOW_NS,
+        kind: "xid".into(),
+        severity: "critical".into(),
+        key: "boot:1".into(),
+        labels: vec![
+            label("host", &host),
+            label("source", "kernel"),
+            label("pci_bus_id", "0000:1b:00.0"),
+            label("run_id", &project.run(at).id().to_string()),
+        ],
+        text: format!("Xid of {}", project.mark),
+        body: json!({"xid": 79, "pid": 7, "name": project.mark}).to_string(),
+    };
+    PushRequest {
+        client_id: vec![writer | 0x80; 16],
+        sequence: 1,
+        node: Some(Node { host, agent_id: vec![writer; 16], interval_ms: 10_000, ..Node::default() }),
+        events: vec![event],
         ..PushRequest::default()
     }
 }

@@ -150,7 +150,7 @@ struct Page<'s> {
     until: Instant,
     /// Events of the first time that an answer before is done with.
     skipped: Cursor,
-    /// The time that events are at, and how many of it are done with.
+    /// The time that events are at, and how many of it that the caller sees are done with.
     at: Cursor,
     answer: EventsAnswer,
 }
@@ -161,13 +161,18 @@ impl Page<'_> {
             self.at = (event.time_ns, 0);
         }
         let is_done = event.time_ns == self.skipped.0 && self.at.1 < self.skipped.1;
-        if !is_done && (self.answer.events.len() >= self.limit || Instant::now() >= self.until) {
+        // What the caller does not see is not counted either: where an answer ends would tell of it.
+        let is_seen = self.is_seen(&event);
+        let is_full = is_seen && !is_done && self.answer.events.len() >= self.limit;
+        if is_full || Instant::now() >= self.until {
             self.answer.next = Some(format!("{}.{}", self.at.0, self.at.1));
             return ControlFlow::Break(());
         }
-        self.at.1 += 1;
-        if !is_done && self.is_seen(&event) {
-            self.answer.events.push(row(event));
+        if is_seen {
+            self.at.1 += 1;
+            if !is_done {
+                self.answer.events.push(row(event));
+            }
         }
         ControlFlow::Continue(())
     }
