@@ -28,6 +28,8 @@ const XIDS_MAX: usize = 256;
 const HELD_MAX: usize = 4096;
 /// How far a time may be ahead before it is not believed, nanoseconds.
 const AHEAD_NS: i64 = 60_000_000_000;
+/// How long before this boot a line of an earlier one is dated that has no other time, nanoseconds.
+const BEFORE_BOOT_NS: i64 = 1_000_000_000;
 
 /// What is known when a log is read.
 pub(super) struct Context<'a> {
@@ -112,8 +114,8 @@ impl Teller {
         if said.is_empty() {
             return;
         }
+        let (at_ns, is_dated) = time(record, &context.clock, since_ns, key.is_some());
         let key = record.key(Some(context.boot_id)).or(key).unwrap_or_default();
-        let (at_ns, is_dated) = time(record, &context.clock, since_ns);
         for (at, said) in said.into_iter().enumerate() {
             if let Said::SxidDetail(detail) = &said {
                 self.add_detail(detail);
@@ -433,10 +435,17 @@ fn amd_fault(fault: &AmdFault) -> (&'static str, Severity) {
 /// When a record was written, and whether it says so itself.
 ///
 /// The kernel's clock and the machine's drift apart over months; what was not there at the look before was
-/// written since then.
-fn time(record: &Record, clock: &Clock, since_ns: Option<i64>) -> (i64, bool) {
-    let told = record.at_ns(clock).filter(|at| *at <= clock.now_ns.saturating_add(AHEAD_NS));
-    let Some(at) = told else { return (clock.now_ns, false) };
+/// written since then. A file may have lines of an earlier boot: where the time since boot lies ahead, the
+/// calendar counts, and without one the line is older than this boot.
+fn time(record: &Record, clock: &Clock, since_ns: Option<i64>, is_of_file: bool) -> (i64, bool) {
+    let is_past = |at: &i64| *at <= clock.now_ns.saturating_add(AHEAD_NS);
+    let by_calendar = || record.civil.as_ref()?.unix_ns(clock).filter(is_past);
+    let Some(at) = record.at_ns(clock).filter(is_past).or_else(by_calendar) else {
+        let is_earlier = is_of_file && record.monotonic_us.is_some();
+        let before_boot =
+            clock.boot_ns.filter(|_| is_earlier).map(|boot| boot.saturating_sub(BEFORE_BOOT_NS));
+        return (before_boot.unwrap_or(clock.now_ns).min(clock.now_ns), false);
+    };
     let since = since_ns.unwrap_or(i64::MIN).min(clock.now_ns);
     (at.clamp(since, clock.now_ns), true)
 }

@@ -260,7 +260,13 @@ fn times_are_those_of_the_lines() {
     assert!((26..=28).contains(&days) && body(&events[3])["dated"] == true, "{days}");
     // A line of a boot that is longer than this one is of another.
     node.write("kern.log", "[ 99999.000001] NVRM: Xid (PCI:0000:9a:00): 31, pid=1, name=a, Ch 1\n");
-    assert_eq!(body(&node.events(&mut log)[0])["dated"], false);
+    let event = &node.events(&mut log)[0];
+    assert_eq!((event.time_ns, &body(event)["dated"]), (booted_ns + 9_000_000_000, &json!(false)));
+    // Where it has a date too, that is its time.
+    node.write("kern.log", "Nov 03 02:14:09 node-031 kernel: [99999.000002] NVRM: Xid (PCI:0000:9a:00): 31, pid=1, name=a, Ch 1\n");
+    let event = &node.events(&mut log)[0];
+    let days = (looked_ns - event.time_ns) / 86_400_000_000_000;
+    assert!((26..=28).contains(&days) && body(event)["dated"] == true, "{days}");
 }
 
 #[test]

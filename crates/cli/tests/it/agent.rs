@@ -83,7 +83,7 @@ impl Agent {
         command
     }
 
-    fn start_in(home: &Path, args: &[&str]) -> Self {
+    pub(crate) fn start_in(home: &Path, args: &[&str]) -> Self {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(home.join("log")).unwrap();
         let mut child = Self::command(home, args)
             .stdin(Stdio::null())
@@ -105,17 +105,17 @@ impl Agent {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    fn terminate(&mut self) -> i32 {
+    pub(crate) fn terminate(&mut self) -> i32 {
         self.signal(Signal::TERM);
         self.child.wait().unwrap().code().unwrap_or(-1)
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.home.join("log")).unwrap()
     }
 
@@ -162,13 +162,13 @@ pub(crate) fn encoded(query: &str) -> String {
     })
 }
 
-fn result(server: &Server, query: &str) -> Vec<Value> {
+pub(crate) fn result(server: &Server, query: &str) -> Vec<Value> {
     let answer = server.get(&format!("/api/v1/query?query={}", encoded(query)));
     answer["data"]["result"].as_array().unwrap().clone()
 }
 
 /// The one value of a query.
-fn value(server: &Server, query: &str) -> Option<f64> {
+pub(crate) fn value(server: &Server, query: &str) -> Option<f64> {
     let result = result(server, query);
     assert!(result.len() < 2, "{query}: {result:?}");
     result.first().map(|row| row["value"][1].as_str().unwrap().parse().unwrap())
@@ -366,13 +366,13 @@ fn every_query_of_the_public_dashboard_has_data() {
 }
 
 /// Hands connections on to a server that may be away, under an address that stays.
-struct Door {
-    url: String,
+pub(crate) struct Door {
+    pub(crate) url: String,
     to: Arc<Mutex<Option<String>>>,
 }
 
 impl Door {
-    fn open(server: &Server) -> Self {
+    pub(crate) fn open(server: &Server) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let to = Arc::new(Mutex::new(Some(server.address().to_owned())));
@@ -388,7 +388,7 @@ impl Door {
         Self { url, to }
     }
 
-    fn lead_to(&self, server: Option<&Server>) {
+    pub(crate) fn lead_to(&self, server: Option<&Server>) {
         *self.to.lock().unwrap() = server.map(|server| server.address().to_owned());
     }
 }

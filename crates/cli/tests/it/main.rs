@@ -30,6 +30,7 @@ mod far_cluster;
 mod far_reading;
 mod far_sending;
 mod far_tls;
+mod incidents;
 mod intake;
 mod missing;
 mod notify;

@@ -87,12 +87,13 @@ pub(crate) fn take_events(shared: &Shared, host: &str, events: &[Event]) {
     if events.is_empty() {
         return;
     }
+    // A node tells its boot first and then the lines from before it, which that boot has made good.
+    let mut of_host: Vec<&Event> = events.iter().filter(|event| event.label("host") == Some(host)).collect();
+    of_host.sort_by_key(|event| event.time_ns);
     // Whoever asks for incidents meanwhile waits for a part only.
-    for part in events.chunks(FOLDED_AT_ONCE) {
+    for part in of_host.chunks(FOLDED_AT_ONCE) {
         let mut keeper = shared.fleet.keeper();
-        for event in part.iter().filter(|event| event.label("host") == Some(host)) {
-            keeper.take(event);
-        }
+        part.iter().for_each(|event| keeper.take(event));
     }
     shared.fleet.keeper().settle(now_ns());
     tell(shared, true);
