@@ -41,7 +41,7 @@ pub(super) struct Card {
 /// A host and an index under which a card is told, as a hash, and by whom.
 #[derive(Debug, Clone, Copy)]
 struct Name {
-    name: u64,
+    hash: u64,
     page: u64,
     seen_ns: i64,
     /// Something under it has ended: another name may follow at once.
@@ -53,14 +53,14 @@ impl Card {
     /// when one of them was started after another card fell off: only one name counts then, else the card
     /// would be there twice. The page whose name it is may change it.
     pub(super) fn goes_by(&mut self, name: u64, page: u64, time_ns: i64) -> bool {
-        let known = self.name.get_or_insert(Name { name, page, seen_ns: time_ns, is_loose: false });
+        let known = self.name.get_or_insert(Name { hash: name, page, seen_ns: time_ns, is_loose: false });
         let is_silent = known.seen_ns.saturating_add(SILENCE_NS) < time_ns;
-        if known.name == name {
+        if known.hash == name {
             if is_silent {
                 known.page = page;
             }
         } else if known.page == page || known.is_loose || is_silent {
-            *known = Name { name, page, seen_ns: time_ns, is_loose: false };
+            *known = Name { hash: name, page, seen_ns: time_ns, is_loose: false };
         } else {
             return false;
         }
@@ -72,7 +72,7 @@ impl Card {
     /// A page has ended something under a name.
     pub(super) fn ends_name(&mut self, name: u64, page: u64) {
         if let Some(known) = &mut self.name
-            && (known.name, known.page) == (name, page)
+            && (known.hash, known.page) == (name, page)
         {
             known.is_loose = true;
         }

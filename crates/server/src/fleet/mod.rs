@@ -93,7 +93,9 @@ pub(crate) fn take_events(shared: &Shared, host: &str, events: &[Event]) {
     // Whoever asks for incidents meanwhile waits for a part only.
     for part in of_host.chunks(FOLDED_AT_ONCE) {
         let mut keeper = shared.fleet.keeper();
-        part.iter().for_each(|event| keeper.take(event));
+        for event in part {
+            keeper.take(event);
+        }
     }
     shared.fleet.keeper().settle(now_ns());
     tell(shared, true);
