@@ -98,6 +98,9 @@ fn a_target_that_is_down_is_told_with_what_its_scrape_met_and_once_over_a_start(
     assert_eq!(whats(&server), ["down", "up"], "no restart: its counters went on");
 }
 
+/// Name, labels beside the target's, and value of a series.
+type Written<'a> = (&'a str, &'a [(&'a str, &'a str)], f64);
+
 /// Samples of one target that a Prometheus writes.
 struct Writing<'s> {
     server: &'s Scraping,
@@ -110,7 +113,7 @@ impl<'s> Writing<'s> {
     }
 
     /// Writes one sample of each series, `at` seconds on.
-    fn write(&self, at: i64, series: &[(&str, &[(&str, &str)], f64)]) {
+    fn write(&self, at: i64, series: &[Written<'_>]) {
         let mut writer = RequestWriter::new();
         for (name, labels, value) in series {
             let own = [("__name__", *name), ("instance", "n1:8000"), ("job", "serving"), ("pod", "chat-0")];
