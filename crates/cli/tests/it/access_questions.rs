@@ -229,6 +229,30 @@ fn of_logs(route: &str, words: &Words) -> Vec<Question> {
     of_run.chain(rest).collect()
 }
 
+/// What is asked about nodes and engines.
+fn of_nodes_and_engines(route: &str, words: &Words) -> Option<Vec<Question>> {
+    let each = |form: &str| each(route, words, form);
+    Some(match route {
+        "/api/tg/v1/events" | "/api/tg/v1/incidents" => {
+            let of_runs = words.runs.iter().map(|run| get(format!("{route}?state=all&run_id={run}")));
+            ["", "?kind=xid", "?kind=incident", "?state=all", "?limit=1", "?severity=critical"]
+                .map(|form| get(format!("{route}{form}")))
+                .into_iter()
+                .chain(of_runs)
+                .chain(each("?state=all&host=node-M-0"))
+                .collect()
+        }
+        "/api/tg/v1/engines" | "/api/tg/v1/engines/vocabulary" => {
+            let (from, to) = (T0 / 1_000_000 - 60_000, T0 / 1_000_000 + 60_000);
+            each(&format!("?from={from}&to={to}&model=M&instance=M"))
+                .into_iter()
+                .chain([get(format!("{route}?from={from}&to={to}"))])
+                .collect()
+        }
+        _ => return None,
+    })
+}
+
 fn of_ours(method: &str, route: &str, words: &Words, queries: &[String]) -> Option<Vec<Question>> {
     let each = |form: &str| each(route, words, form);
     Some(match (method, route) {
@@ -289,22 +313,6 @@ fn of_ours(method: &str, route: &str, words: &Words, queries: &[String]) -> Opti
         ]
         .concat(),
         ("GET", "/api/tg/v1/logs") => of_logs(route, words),
-        ("GET", "/api/tg/v1/events" | "/api/tg/v1/incidents") => {
-            let of_runs = words.runs.iter().map(|run| get(format!("{route}?state=all&run_id={run}")));
-            ["", "?kind=xid", "?kind=incident", "?state=all", "?limit=1", "?severity=critical"]
-                .map(|form| get(format!("{route}{form}")))
-                .into_iter()
-                .chain(of_runs)
-                .chain(each("?state=all&host=node-M-0"))
-                .collect()
-        }
-        ("GET", "/api/tg/v1/engines" | "/api/tg/v1/engines/vocabulary") => {
-            let (from, to) = (T0 / 1_000_000 - 60_000, T0 / 1_000_000 + 60_000);
-            each(&format!("?from={from}&to={to}&model=M&instance=M"))
-                .into_iter()
-                .chain([get(format!("{route}?from={from}&to={to}"))])
-                .collect()
-        }
         ("GET", "/api/tg/v1/explain") => for_queries(route, queries, ""),
         ("GET", "/api/tg/v1/metrics") => {
             [vec![get(route)], each("?match=M"), each("?query=M"), each("?filter=M")].concat()
@@ -323,6 +331,7 @@ fn of_ours(method: &str, route: &str, words: &Words, queries: &[String]) -> Opti
             "/api/tg/v1/login-links" | "/api/tg/v1/push" | "/v1/metrics" | "/v1/traces" | "/v1/logs",
         )
         | ("GET", "/api/tg/v1/stream") => Vec::new(),
+        ("GET", _) => return of_nodes_and_engines(route, words),
         _ => return None,
     })
 }

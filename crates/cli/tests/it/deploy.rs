@@ -84,7 +84,7 @@ fn the_daemon_set_has_what_the_agent_needs() {
     };
     assert_eq!(path("/host"), ("/".to_owned(), true));
     assert_eq!(path("/dev/kmsg"), ("/dev/kmsg".to_owned(), true));
-    assert_eq!(path("/var/lib/truegauge-agent").1, false);
+    assert!(!path("/var/lib/truegauge-agent").1);
     let arguments = container["args"].as_array().unwrap();
     assert!(arguments.iter().any(|argument| argument == "--root=/host"), "{arguments:?}");
     assert!(arguments.iter().any(|argument| argument == "--state-dir=/var/lib/truegauge-agent"));
