@@ -218,7 +218,7 @@ fn a_card_is_reported_under_canonical_names_and_units() {
         ("tg_gpu_power_limit_watts", 700.0),
         ("tg_gpu_sm_clock_hertz", 1.965e9),
         ("tg_gpu_sm_clock_max_hertz", 1.98e9),
-        ("tg_gputemperature_celsius", 61.0),
+        ("tg_gpu_temperature_celsius", 61.0),
         ("tg_gpu_row_remap_pending", 1.0),
         ("tg_gpu_recovery_action", 0.0),
     ];
@@ -231,7 +231,7 @@ fn a_card_is_reported_under_canonical_names_and_units() {
     assert_eq!(with("tg_gpu_throttle_active", "reason=\"sw_power\""), Some(0.0));
     assert_eq!(with("tg_gpu_nvlink_bytes_total", "direction=\"receive\""), Some(2_048_000.0));
     let of_field = |field: &str| with("tg_gpu_unsupported_info", &format!("field=\"{field}\""));
-    eventually("what the card does not have", || of_field("memorytemperature_celsius"));
+    eventually("what the card does not have", || of_field("memory_temperature_celsius"));
     // The driver's plain call has no number for it, and profiling has.
     assert!(value(&server, &format!("tg_gpu_pcie_receive_bytes_per_second{of}")).is_some());
     assert_eq!(of_field("pcie_receive_bytes_per_second"), None);

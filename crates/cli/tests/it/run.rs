@@ -388,7 +388,7 @@ fn on_a_terminal_the_command_has_it_and_its_keys_reach_it_once() {
         .args(["run", "--project", "p", "--run", "tty", "--", "sh", "-c", script])
         .env("TRUEGAUGE_URL", &server.url);
     let mut terminal = Terminal::start(&command, 80, 24);
-    let before = terminal.settings().local_modes;
+    let before = terminal.settings_before().local_modes;
     terminal.wait_for("recording `tty`: ");
     terminal.wait_for("all three");
     terminal.wait_for("ready");

@@ -22,6 +22,8 @@ pub(crate) struct Terminal {
     master: Option<File>,
     /// Kept open, so that what was set on the terminal is there to look at when the program has ended.
     slave: Option<File>,
+    /// How it was set before the program had it.
+    before: Termios,
     child: Child,
     pieces: Receiver<Vec<u8>>,
     /// Ends the reading, and the pipe that tells it to.
@@ -51,6 +53,7 @@ impl Terminal {
                 .unwrap()
         };
         let slave = open();
+        let before = tcgetattr(&slave).unwrap();
         let mut on_terminal = Command::new("setsid");
         on_terminal.env("TERM", "xterm-256color");
         for (variable, value) in command.get_envs() {
@@ -80,7 +83,8 @@ impl Terminal {
             }
         });
         let reading = Some((reading, stopper));
-        Self { master: Some(master), slave: Some(slave), child, pieces, reading, seen: Vec::new(), read: 0 }
+        let (master, slave) = (Some(master), Some(slave));
+        Self { master, slave, before, child, pieces, reading, seen: Vec::new(), read: 0 }
     }
 
     /// The program's process.
@@ -122,6 +126,11 @@ impl Terminal {
     pub(crate) fn text(&mut self) -> String {
         self.seen.extend(self.pieces.try_iter().flatten());
         String::from_utf8_lossy(&self.seen).into_owned()
+    }
+
+    /// How the terminal was set before the program had it.
+    pub(crate) fn settings_before(&self) -> &Termios {
+        &self.before
     }
 
     /// How the terminal is set.

@@ -169,7 +169,7 @@ fn on_a_terminal_it_draws_takes_keys_and_leaves_the_terminal_as_it_was() {
     let home = tempfile::tempdir().unwrap();
     fake_nvml::install(home.path(), &scenario(1)).unwrap();
     let mut terminal = Terminal::start(&top(home.path(), &["--interval", "0.2"]), 80, 24);
-    let before = terminal.settings();
+    let before = terminal.settings_before().clone();
     terminal.wait_for("truegauge");
     terminal.wait_for("pause");
     // The driver is asked meanwhile, and may answer later.
@@ -199,7 +199,7 @@ fn on_a_terminal_it_draws_takes_keys_and_leaves_the_terminal_as_it_was() {
 fn a_signal_ends_it_and_gives_the_terminal_back() {
     let home = tempfile::tempdir().unwrap();
     let mut terminal = Terminal::start(&top(home.path(), &[]), 40, 10);
-    let before = terminal.settings().local_modes;
+    let before = terminal.settings_before().local_modes;
     terminal.wait_for("truegauge");
     kill_process(terminal.pid(), Signal::TERM).unwrap();
     assert_eq!(terminal.end(), 0);
