@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use model::{AttributeValue, RunChange, RunPath, SeriesIdentity, TagChange, WriterId, series_identity};
 use store::{AppendError, Batch, Receipt, SeriesBatch};
 use wire::push::{
-    Count, Elsewhere, PushError, PushRequest, PushResponse, REFUSED_SERIES_MAX, RefusedSeries, Series,
+    Count, Elsewhere, PushError, PushRequest, PushResponse, REFUSED_SERIES_MAX, Read, RefusedSeries, Series,
 };
 
 use crate::app::Shared;
@@ -251,12 +251,10 @@ pub(crate) fn outcome(error: &AppendError) -> &'static str {
 
 /// Decodes, checks and stores a spool's record.
 pub(crate) fn record(shared: &Shared, bytes: &[u8], door: &'static str) -> Result<PushResponse, IngestError> {
-    let request = wire::push::decode(bytes)?;
-    if let Some(node) = &request.node {
-        return Ok(crate::node::store(shared, crate::node::check(shared, &request, node)?, door)?);
+    match wire::push::read(wire::push::decompress(bytes)?)? {
+        Read::Node(request) => Ok(crate::node::store(shared, crate::node::check(shared, request)?, door)?),
+        Read::Run(request) => Ok(store(shared, check(shared, &request)?, door)?),
     }
-    let checked = check(shared, &request)?;
-    Ok(store(shared, checked, door)?)
 }
 
 fn counts(mut refused: Refused, receipt: &Receipt) -> Vec<Count> {

@@ -7,6 +7,7 @@
 //! only, and a number is never given to another series.
 
 use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
@@ -21,10 +22,17 @@ const SCRAPED_MIN: usize = 1 << 16;
 /// Bytes of an entry beside its key.
 const ENTRY_BYTES: usize = 48;
 
+/// What a short key begins with: labels of remote write don't, nor do the names of what bounds a sender.
+const SHORT: u8 = 0xff;
+/// Bytes of a short key.
+const SHORT_BYTES: usize = 17;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     all: RwLock<Generations>,
+    /// What short keys are made with: secrets of this process.
+    secrets: [RandomState; 2],
     /// How often everything was forgotten.
     forgotten: AtomicU64,
 }
@@ -99,6 +107,16 @@ impl Known {
     /// Holds what is known, to look it up.
     pub(crate) fn lookup(&self) -> Lookup<'_> {
         Lookup { all: self.all.read().unwrap_or_else(PoisonError::into_inner), next: 0 }
+    }
+
+    /// A key in the place of `bytes`, where these would take too much memory. Two hashes of 64 bits by secrets
+    /// that nobody outside knows: no two of a fleet's series have the same, by chance or on purpose.
+    pub(crate) fn short(&self, bytes: &[u8]) -> [u8; SHORT_BYTES] {
+        let mut key = [SHORT; SHORT_BYTES];
+        for (part, secret) in key[1..].chunks_exact_mut(8).zip(&self.secrets) {
+            part.copy_from_slice(&secret.hash_one(bytes).to_le_bytes());
+        }
+        key
     }
 
     /// Remembers keys and their numbers.
@@ -178,6 +196,15 @@ mod tests {
             assert_eq!(lookup.number(&key(number + 100)), None);
             assert_eq!(lookup.number(&key(number)[..4_000]), None);
         }
+    }
+
+    #[test]
+    fn short_keys_are_told_apart() {
+        let known = Known::default();
+        let keys: std::collections::HashSet<_> = (0..1_000).map(|number| known.short(&key(number))).collect();
+        assert_eq!(keys.len(), 1_000);
+        assert!(keys.contains(&known.short(&key(7))) && keys.iter().all(|key| key[0] == SHORT));
+        assert_ne!(Known::default().short(&key(7)), known.short(&key(7)));
     }
 
     #[test]

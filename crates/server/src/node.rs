@@ -2,14 +2,18 @@
 //!
 //! A node is reported by one agent. The first one to send keeps it as long as it is alive; series of a
 //! second one are refused, since two counters of one card under one name are neither's.
+//!
+//! An agent names the same series with each push. The second time they are learnt by the bytes of their labels
+//! (`known`); from then on nothing is read of them but their points.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use model::{Event, LABELS_PER_SERIES_MAX, Severity, WriterId};
-use store::{AppendError, Batch, Collision, SeriesBatch};
-use wire::push::{Count, Node, PushError, PushRequest, PushResponse, Series};
+use model::{Event, LABELS_PER_SERIES_MAX, Sample, Severity, WriterId};
+use semconv::canonical::{GPU_INFO, GPU_OWNER_INFO};
+use store::{AppendError, Batch, Collision, Receipt, SeriesBatch, SeriesId};
+use wire::push::{Count, Node, NodeRequest, PushError, PushResponse, Series};
 
 use crate::app::Shared;
 use crate::canonical::Origin;
@@ -29,6 +33,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PATIENCE_INTERVALS: u32 = 3;
 /// Longest interval that is believed.
 const INTERVAL_MAX: Duration = Duration::from_hours(1);
+/// Series that go by name with each push: who owns a card is read from them as they come.
+const BY_NAME: [&str; 2] = [GPU_INFO.name, GPU_OWNER_INFO.name];
+/// How often, and how long after one another, it is tried to store what went while its points were on the way.
+const AGAIN_TRIES: u32 = 50;
+const AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// Reason for which points are refused whose series went.
+const REMOVED: &str = "series_removed";
 /// Reason for which a second agent's series are refused.
 const ELSEWHERE: &str = "node_reported_elsewhere";
 /// Bounds of an event, bytes: kind, key, label, text, body.
@@ -149,7 +160,11 @@ impl Nodes {
 #[derive(Debug)]
 pub(crate) struct Checked {
     host: String,
+    /// As it came, for the series whose numbers turn out to lead nowhere.
+    request: NodeRequest,
     batch: Batch,
+    /// Series of `batch` that go by number, and their places in the request.
+    numbered: Vec<(SeriesId, usize)>,
     refused: Refused,
     bytes: usize,
     owners: Option<owners::Pending>,
@@ -163,50 +178,114 @@ impl Checked {
 }
 
 /// Checks a node's request: unusable as a whole is an error, unusable parts are left out and counted.
-pub(crate) fn check(shared: &Shared, request: &PushRequest, node: &Node) -> Result<Checked, PushError> {
-    let invalid = |what: String| Err(PushError::Invalid(what));
-    let Ok(writer) = <WriterId>::try_from(request.client_id.as_slice()) else {
-        return invalid("`client_id` is not 16 bytes".into());
-    };
+pub(crate) fn check(shared: &Shared, mut request: NodeRequest) -> Result<Checked, PushError> {
+    let invalid = |what: &str| PushError::Invalid(what.into());
+    let writer = <WriterId>::try_from(request.rest.client_id.as_slice());
+    let writer = writer.map_err(|_other| invalid("`client_id` is not 16 bytes"))?;
+    let node = request.rest.node.take().ok_or_else(|| invalid("it has no `node`"))?;
     if node.host.len() > HOST_BYTES_MAX || node.host.chars().any(char::is_control) {
-        return invalid(format!(
-            "the node's `host` is over {HOST_BYTES_MAX} bytes or holds a control character"
-        ));
+        let what = format!("the node's `host` is over {HOST_BYTES_MAX} bytes or holds a control character");
+        return Err(PushError::Invalid(what));
     }
     let mut refused = Refused::default();
     let mut batch = Batch {
-        writer: Some((writer, request.sequence)),
+        writer: Some((writer, request.rest.sequence)),
         collision: Collision::LastWriteWins,
         ..Batch::default()
     };
-    let admitted = shared.nodes.admit(node);
-    if let Err(other) = &admitted {
-        let (first, is_new) = &**other;
-        let points = request.series.iter().map(|series| series.values.len() as u64).sum();
-        if points > 0 {
-            refused.add(ELSEWHERE, points, || two_agents(node, first));
+    let taken = match shared.nodes.admit(&node) {
+        Ok(()) => take(shared, &node.host, &request, &mut refused)?,
+        Err(other) => {
+            let (first, is_new) = &*other;
+            let mut points = 0;
+            for at in 0..request.len() {
+                points += request.series(at)?.values.len() as u64;
+            }
+            if points > 0 {
+                refused.add(ELSEWHERE, points, || two_agents(&node, first));
+            }
+            if *is_new {
+                batch.events.push(second_agent(&node, first));
+            }
+            Taken::default()
         }
-        if *is_new {
-            batch.events.push(second_agent(node, first));
-        }
-    }
-    let taken: &[Series] = if admitted.is_ok() { &request.series } else { &[] };
-    let mut bytes = 1_024;
-    for series in taken {
-        if let Some(series) = check_series(&node.host, series, &mut refused)? {
-            let labels: usize =
-                series.identity.labels.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
-            bytes += labels + series.samples.len() * size_of::<model::Sample>() + 128;
-            batch.series.push(series);
-        }
-    }
-    let owners = shared.owners.complete(&shared.store, node, &mut batch.series);
-    for event in &request.events {
+    };
+    let mut bytes = 1_024 + request.bytes() + taken.bytes();
+    (batch.series, batch.points) = (taken.series, taken.points);
+    let look = taken.time_ns.map(|time_ns| (&node, time_ns));
+    let owners = look.map(|look| shared.owners.complete(&shared.store, look, &mut batch.series));
+    for event in std::mem::take(&mut request.rest.events) {
         bytes += event.text.len() + event.body.len() + 512;
         batch.events.extend(check_event(&node.host, event.to_model(), &mut refused));
     }
     fleet::name_owners(shared, &mut batch.events);
-    Ok(Checked { host: node.host.clone(), batch, refused, bytes, owners })
+    Ok(Checked { host: node.host, request, batch, numbered: taken.numbered, refused, bytes, owners })
+}
+
+/// The series of a request that are taken.
+#[derive(Debug, Default)]
+struct Taken {
+    series: Vec<SeriesBatch>,
+    points: Vec<(SeriesId, Sample)>,
+    /// Those that go by number, and their places in the request.
+    numbered: Vec<(SeriesId, usize)>,
+    /// Time of the first point.
+    time_ns: Option<i64>,
+}
+
+impl Taken {
+    /// What it holds in memory, bytes, near enough.
+    fn bytes(&self) -> usize {
+        let of = |series: &SeriesBatch| {
+            let labels = series.identity.labels.iter();
+            let labels: usize = labels.map(|(name, value)| name.len() + value.len() + 32).sum();
+            labels + series.samples.len() * size_of::<Sample>() + 128
+        };
+        self.series.iter().map(of).sum::<usize>()
+            + self.points.len() * size_of::<(SeriesId, Sample)>()
+            + self.numbered.len() * size_of::<(SeriesId, usize)>()
+    }
+}
+
+/// Takes the series of a request: by number where they are known, else by name.
+fn take(
+    shared: &Shared,
+    host: &str,
+    request: &NodeRequest,
+    refused: &mut Refused,
+) -> Result<Taken, PushError> {
+    let mut taken = Taken::default();
+    let mut fresh: Vec<(Vec<u8>, SeriesId)> = Vec::new();
+    // What is accepted of a node depends on its host.
+    let head = [&(host.len() as u64).to_le_bytes(), host.as_bytes()].concat();
+    let (mut bytes, mut samples) = (Vec::new(), Vec::new());
+    let mut known = shared.known.lookup();
+    for at in 0..request.len() {
+        bytes.clear();
+        bytes.extend_from_slice(&head);
+        let key = request.outline(at, &mut bytes, &mut samples).then(|| shared.known.short(&bytes));
+        if let Some((key, (number, is_old))) = key.and_then(|key| Some((key, known.number(&key)?))) {
+            if is_old {
+                fresh.push((key.to_vec(), number));
+            }
+            taken.time_ns = taken.time_ns.or(samples.first().map(|sample| sample.time_ns));
+            taken.numbered.push((number, at));
+            taken.points.extend(samples.iter().map(|sample| (number, *sample)));
+            continue;
+        }
+        let Some(series) = check_series(host, &request.series(at)?, refused)? else { continue };
+        taken.time_ns = taken.time_ns.or(series.samples.first().map(|sample| sample.time_ns));
+        let is_learnt = !BY_NAME.contains(&series.identity.display.as_str());
+        if let Some(key) = key.filter(|_| is_learnt)
+            && let Some(number) = shared.store.series_number(&series.identity)
+        {
+            fresh.push((key.to_vec(), number));
+        }
+        taken.series.push(series);
+    }
+    drop(known);
+    shared.known.learn(&fresh);
+    Ok(taken)
 }
 
 fn two_agents(node: &Node, first: &Agent) -> String {
@@ -311,13 +390,20 @@ pub(crate) fn store(
     checked: Checked,
     door: &'static str,
 ) -> Result<PushResponse, AppendError> {
-    let Checked { host, batch, mut refused, owners, .. } = checked;
+    let Checked { host, request, batch, numbered, mut refused, owners, .. } = checked;
     let events = batch.events.clone();
-    let receipt = intake::keep_canonical(shared, Origin::Agent, batch).inspect_err(|error| {
+    let mut receipt = intake::keep_canonical(shared, Origin::Agent, batch).inspect_err(|error| {
         shared.metrics.requests.add(&[door, outcome(error)], 1);
     })?;
     if let Some(owners) = owners {
         shared.owners.settle(owners);
+    }
+    if !receipt.gone.is_empty() {
+        // The request is known now, so nobody sends it again: what is left of it is stored before the answer.
+        shared.known.forget();
+        let is_gone = |(number, _): &&(SeriesId, usize)| receipt.gone.binary_search(number).is_ok();
+        let places: Vec<usize> = numbered.iter().filter(is_gone).map(|(_, at)| *at).collect();
+        store_again(shared, (&host, &request, &places), &mut receipt, &mut refused);
     }
     let word = if receipt.duplicate { "duplicate" } else { "stored" };
     shared.metrics.requests.add(&[door, word], 1);
@@ -339,4 +425,37 @@ pub(crate) fn store(
         duplicate: receipt.duplicate,
         ..PushResponse::default()
     })
+}
+
+/// Stores series of a request by name whose numbers led nowhere any more.
+fn store_again(
+    shared: &Shared,
+    (host, request, places): (&str, &NodeRequest, &[usize]),
+    receipt: &mut Receipt,
+    refused: &mut Refused,
+) {
+    let mut batch = Batch { collision: Collision::LastWriteWins, ..Batch::default() };
+    for at in places {
+        // They were read before, so there is nothing to refuse.
+        let series = request.series(*at).and_then(|series| check_series(host, &series, refused));
+        batch.series.extend(series.ok().flatten());
+    }
+    let points = batch.series.iter().map(|series| series.samples.len() as u64).sum();
+    let mut kept = intake::keep_canonical(shared, Origin::Agent, batch.clone());
+    for _ in 0..AGAIN_TRIES {
+        if !matches!(kept, Err(AppendError::Busy { .. })) {
+            break;
+        }
+        std::thread::sleep(AGAIN_AFTER);
+        kept = intake::keep_canonical(shared, Origin::Agent, batch.clone());
+    }
+    match kept {
+        Ok(again) => {
+            receipt.stored += again.stored;
+            for (reason, count, example) in again.refused {
+                refused.add(reason, count, || example);
+            }
+        }
+        Err(error) => refused.add(REMOVED, points, || error.to_string()),
+    }
 }

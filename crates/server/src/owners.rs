@@ -87,15 +87,14 @@ impl Owners {
         }
     }
 
-    /// Completes what an agent says of owners in one look, and ends the rows that stand no more. What is left to
-    /// be remembered once all of it is durable.
+    /// Completes what an agent says of owners in the look of a time, and ends the rows that stand no more; cards
+    /// and rows are among `series`. What is left to be remembered once all of it is durable.
     pub(crate) fn complete(
         &self,
         store: &Store,
-        node: &Node,
+        (node, time_ns): (&Node, i64),
         series: &mut Vec<SeriesBatch>,
-    ) -> Option<Pending> {
-        let time_ns = series.iter().find_map(|one| one.samples.first())?.time_ns;
+    ) -> Pending {
         let mut inner = self.lock();
         if !inner.is_gathered {
             inner.is_gathered = true;
@@ -122,7 +121,7 @@ impl Owners {
             .extend(before.iter().filter(|row| !wanted.contains(*row)).map(|gone| row(gone, stale_marker())));
         let is_new = |end: &SeriesBatch| !wanted.contains(&end.identity) && !before.contains(&end.identity);
         series.extend(passed.into_iter().filter(is_new));
-        Some(Pending { host: node.host.clone(), rows: wanted })
+        Pending { host: node.host.clone(), rows: wanted }
     }
 
     /// A push is durable.

@@ -17,25 +17,43 @@ pub enum FieldError {
 /// Is handed a field's number and its bytes.
 pub(crate) type Visit<'a, E> = &'a mut dyn FnMut(u32, &[u8]) -> Result<(), E>;
 
+/// A field as it lies in a message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece<'a> {
+    /// Its number, cut to 32 bits.
+    pub(crate) number: u32,
+    /// What is behind its length; none where it has no length of its own.
+    pub(crate) inner: Option<&'a [u8]>,
+    /// All of it, with its key.
+    pub(crate) whole: &'a [u8],
+}
+
+/// Takes the first field of `rest`, which is not empty, off it.
+pub(crate) fn take<'a>(rest: &mut &'a [u8]) -> Result<Piece<'a>, FieldError> {
+    let all = *rest;
+    let key = prost::encoding::decode_varint(rest)?;
+    let length = match key & 7 {
+        0 => {
+            prost::encoding::decode_varint(rest)?;
+            0
+        }
+        1 => 8,
+        2 => usize::try_from(prost::encoding::decode_varint(rest)?).unwrap_or(usize::MAX),
+        5 => 4,
+        other => return Err(FieldError::WireType(other)),
+    };
+    let (inner, behind) = rest.split_at_checked(length).ok_or(FieldError::Cut)?;
+    *rest = behind;
+    let inner = (key & 7 == 2).then_some(inner);
+    Ok(Piece { number: (key >> 3) as u32, inner, whole: &all[..all.len() - behind.len()] })
+}
+
 /// Hands every length-delimited field's number and its bytes to `visit`.
 pub(crate) fn walk<E: From<FieldError>>(mut rest: &[u8], visit: Visit<'_, E>) -> Result<(), E> {
-    let varint = |rest: &mut &[u8]| prost::encoding::decode_varint(rest).map_err(FieldError::from);
     while !rest.is_empty() {
-        let key = varint(&mut rest)?;
-        let length = match key & 7 {
-            0 => {
-                varint(&mut rest)?;
-                continue;
-            }
-            1 => 8,
-            2 => usize::try_from(varint(&mut rest)?).unwrap_or(usize::MAX),
-            5 => 4,
-            other => return Err(FieldError::WireType(other).into()),
-        };
-        let inner = rest.get(..length).ok_or(FieldError::Cut)?;
-        rest = &rest[length..];
-        if key & 7 == 2 {
-            visit((key >> 3) as u32, inner)?;
+        let piece = take(&mut rest)?;
+        if let Some(inner) = piece.inner {
+            visit(piece.number, inner)?;
         }
     }
     Ok(())

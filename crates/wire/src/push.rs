@@ -5,12 +5,13 @@
 //! `(client_id, sequence)`: sending it again is harmless. Described byte by byte in
 //! `docs/format/push.md`.
 
-use std::io::Read;
+use std::io::Read as _;
+use std::ops::Range;
 
 use model::{AttributeValue, RunChange, RunPath, Sample, SessionEnd, SessionEvent, SessionFacts, TagChange};
 use prost::Message;
 
-use crate::fields::{FieldError, walk};
+use crate::fields::{FieldError, Piece, take, walk};
 
 /// Content type of a request and of its answer.
 pub const CONTENT_TYPE: &str = "application/x-protobuf";
@@ -344,6 +345,11 @@ pub fn encode(request: &PushRequest) -> Result<Vec<u8>, PushError> {
 
 /// Unpacks a zstd body; memory stays within a small multiple of [`DECOMPRESSED_BYTES_MAX`].
 pub fn decode(body: &[u8]) -> Result<PushRequest, PushError> {
+    decode_plain(&decompress(body)?)
+}
+
+/// Unpacks what a zstd body holds, for [`decode_plain`] or [`read`].
+pub fn decompress(body: &[u8]) -> Result<Vec<u8>, PushError> {
     let mut decoder = zstd::stream::read::Decoder::with_buffer(body).map_err(PushError::Compression)?;
     decoder.window_log_max(25).map_err(PushError::Compression)?;
     let mut plain = Vec::new();
@@ -351,7 +357,7 @@ pub fn decode(body: &[u8]) -> Result<PushRequest, PushError> {
         .take(DECOMPRESSED_BYTES_MAX as u64 + 1)
         .read_to_end(&mut plain)
         .map_err(PushError::Compression)?;
-    decode_plain(&plain)
+    Ok(plain)
 }
 
 /// Reads a server's answer; `None` when it is none.
@@ -361,13 +367,64 @@ pub fn read_response(answer: &[u8]) -> Option<PushResponse> {
 
 /// Unpacks a body that is not compressed.
 pub fn decode_plain(plain: &[u8]) -> Result<PushRequest, PushError> {
+    check_size(plain)?;
+    let request = PushRequest::decode(plain).map_err(PushError::Malformed)?;
+    check(&request)?;
+    Ok(request)
+}
+
+/// A request by what it is about.
+#[derive(Debug)]
+pub enum Read {
+    /// A run.
+    Run(PushRequest),
+    /// A node.
+    Node(NodeRequest),
+}
+
+/// A request about a node. Its series are read one by one: their reader knows most of them by their bytes.
+#[derive(Debug)]
+pub struct NodeRequest {
+    /// All but the series.
+    pub rest: PushRequest,
+    plain: Vec<u8>,
+    series: Vec<Range<usize>>,
+}
+
+/// Does as [`decode_plain`], but leaves the series of a node as they lie.
+pub fn read(plain: Vec<u8>) -> Result<Read, PushError> {
+    check_size(&plain)?;
+    let (mut series, mut others, mut is_of_node) = (Vec::new(), Vec::new(), false);
+    let mut behind = &plain[..];
+    while !behind.is_empty() {
+        let piece = take(&mut behind)?;
+        let end = plain.len() - behind.len();
+        match (piece.number, piece.inner) {
+            (5, Some(inner)) => series.push(end - inner.len()..end),
+            _ => others.push(end - piece.whole.len()..end),
+        }
+        is_of_node |= piece.number == 10;
+    }
+    if !is_of_node {
+        return decode_plain(&plain).map(Read::Run);
+    }
+    let others: Vec<u8> = others.into_iter().flat_map(|range| &plain[range]).copied().collect();
+    let rest = PushRequest::decode(&others[..]).map_err(PushError::Malformed)?;
+    check(&rest)?;
+    Ok(Read::Node(NodeRequest { rest, plain, series }))
+}
+
+fn check_size(plain: &[u8]) -> Result<(), PushError> {
     if plain.len() > DECOMPRESSED_BYTES_MAX {
         return Err(PushError::TooLarge { limit: DECOMPRESSED_BYTES_MAX });
     }
     if count_elements(plain)? > ELEMENTS_MAX {
         return Err(PushError::TooMany);
     }
-    let request = PushRequest::decode(plain).map_err(PushError::Malformed)?;
+    Ok(())
+}
+
+fn check(request: &PushRequest) -> Result<(), PushError> {
     if request.client_id.len() != 16 {
         let found = request.client_id.len();
         return Err(PushError::Invalid(format!("`client_id` has {found} bytes, 16 are wanted")));
@@ -375,8 +432,67 @@ pub fn decode_plain(plain: &[u8]) -> Result<PushRequest, PushError> {
     if request.sequence == 0 {
         return Err(PushError::Invalid("`sequence` is 0, it counts from 1".into()));
     }
-    check_subject(&request)?;
-    Ok(request)
+    check_subject(request)
+}
+
+impl NodeRequest {
+    /// How many series there are.
+    pub fn len(&self) -> usize {
+        self.series.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.series.is_empty()
+    }
+
+    /// What it holds in memory, bytes, near enough.
+    pub fn bytes(&self) -> usize {
+        self.plain.len() + self.series.len() * size_of::<Range<usize>>()
+    }
+
+    fn series_bytes(&self, at: usize) -> &[u8] {
+        self.series.get(at).and_then(|range| self.plain.get(range.clone())).unwrap_or_default()
+    }
+
+    /// Reads the series at a place.
+    pub fn series(&self, at: usize) -> Result<Series, PushError> {
+        Series::decode(self.series_bytes(at)).map_err(PushError::Malformed)
+    }
+
+    /// Adds the bytes of the name and the labels of the series at a place to `key`, and its points to `samples`,
+    /// which is emptied first. Equal bytes are an equal name and equal labels. False where it has to be read as
+    /// a whole: it has steps, or is not written as usual.
+    pub fn outline(&self, at: usize, key: &mut Vec<u8>, samples: &mut Vec<Sample>) -> bool {
+        samples.clear();
+        outline(self.series_bytes(at), key, samples).is_some()
+    }
+}
+
+fn outline(mut rest: &[u8], key: &mut Vec<u8>, samples: &mut Vec<Sample>) -> Option<()> {
+    let (mut times, mut values) = (None, None);
+    while !rest.is_empty() {
+        let Piece { number, inner, whole } = take(&mut rest).ok()?;
+        let inner = inner?;
+        match number {
+            1 | 2 => key.extend_from_slice(whole),
+            // A scale says what steps are.
+            3 => {}
+            4 if times.is_none() => times = Some(inner.as_chunks::<8>()),
+            5 if values.is_none() => values = Some(inner.as_chunks::<8>()),
+            _ => return None,
+        }
+    }
+    let ((times, []), (values, [])) = (times?, values?) else { return None };
+    if times.len() != values.len() {
+        return None;
+    }
+    let mut time_ns = 0i64;
+    samples.extend(times.iter().zip(values).map(|(delta, value)| {
+        time_ns = time_ns.wrapping_add(i64::from_le_bytes(*delta));
+        Sample { time_ns, value: f64::from_le_bytes(*value), step: None }
+    }));
+    Some(())
 }
 
 /// A request is about a run or about a node.
@@ -672,7 +788,80 @@ mod tests {
         fn rubbish_is_an_error_not_a_panic(body: Vec<u8>) {
             let _ = decode(&body);
             let _ = decode_plain(&body);
+            // The same behind a node, where series are left as they lie.
+            let mut of_node = of_node(Vec::new()).encode_to_vec();
+            of_node.extend(&body);
+            if let Ok(Read::Node(request)) = read(of_node) {
+                (0..request.len()).for_each(|at| _ = request.outline(at, &mut Vec::new(), &mut Vec::new()));
+            }
         }
+
+        #[test]
+        fn a_nodes_series_are_read_as_they_are_decoded(
+            names in prop::collection::vec(("[ab]{0,2}", "[ab]{0,1}"), 1..6),
+            points in prop::collection::vec((any::<i64>(), -1e9..1e9), 0..4),
+        ) {
+            let samples: Vec<Sample> =
+                points.into_iter().map(|(time_ns, value)| Sample { time_ns, value, step: None }).collect();
+            let series = |(name, label): &(String, String)| {
+                Series::new(name, &[("host".into(), label.clone())], "", &samples)
+            };
+            let sent = of_node(names.iter().map(series).collect());
+            let request = nodes(sent.encode_to_vec());
+            prop_assert_eq!(request.len(), sent.series.len());
+            let mut keys = Vec::new();
+            for (at, series) in sent.series.iter().enumerate() {
+                prop_assert_eq!(&request.series(at).unwrap(), series);
+                let (mut key, mut found) = (Vec::new(), Vec::new());
+                // A series without points has no columns.
+                prop_assert_eq!(request.outline(at, &mut key, &mut found), !samples.is_empty());
+                prop_assert!(samples.is_empty() || found == samples);
+                keys.push(key);
+            }
+            for (a, b) in (0..names.len()).flat_map(|a| (0..names.len()).map(move |b| (a, b))) {
+                prop_assert_eq!(keys[a] == keys[b], names[a] == names[b]);
+            }
+        }
+    }
+
+    fn of_node(series: Vec<Series>) -> PushRequest {
+        let node = Some(Node { host: "n1".into(), agent_id: vec![1; 16], ..Node::default() });
+        PushRequest { run: None, node, ..request(series) }
+    }
+
+    fn nodes(plain: Vec<u8>) -> NodeRequest {
+        match read(plain).unwrap() {
+            Read::Node(request) => request,
+            Read::Run(run) => panic!("{run:?} is about a run"),
+        }
+    }
+
+    #[test]
+    fn what_is_not_written_as_usual_is_decoded() {
+        let sample = |step| [Sample { time_ns: 5, value: 2.0, step }];
+        let with_step = Series::new("a", &[], "", &sample(Some(3)));
+        let mut sent = of_node(Vec::new()).encode_to_vec();
+        // A column in two parts, as a sender may write it.
+        let mut in_parts = Series::new("a", &[], "", &sample(None)).encode_to_vec();
+        in_parts
+            .extend(Series { values: vec![7.0], time_deltas: vec![1], ..Series::default() }.encode_to_vec());
+        for series in [with_step.encode_to_vec(), in_parts, vec![0x0a, 1, 0xff]] {
+            sent.extend([0x2a, u8::try_from(series.len()).unwrap()]);
+            sent.extend(series);
+        }
+        let request = nodes(sent);
+        let outline = |at| request.outline(at, &mut Vec::new(), &mut Vec::new());
+        assert_eq!([outline(0), outline(1), outline(2)], [false; 3]);
+        assert_eq!(request.series(0).unwrap(), with_step);
+        assert_eq!(request.series(1).unwrap().samples().unwrap().len(), 2);
+        assert!(matches!(request.series(2), Err(PushError::Malformed(_))));
+        assert!(
+            matches!(read(request_of_run().encode_to_vec()), Ok(Read::Run(run)) if run == request_of_run())
+        );
+    }
+
+    fn request_of_run() -> PushRequest {
+        request(vec![Series::new("loss", &[], "", &[Sample { time_ns: 1, value: 1.0, step: Some(1) }])])
     }
 
     #[test]

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use prost::Message;
 use tokio::sync::OwnedSemaphorePermit;
-use wire::push::{CONTENT_TYPE, DECOMPRESSED_BYTES_MAX, PushError, PushRequest};
+use wire::push::{CONTENT_TYPE, DECOMPRESSED_BYTES_MAX, PushError, Read};
 
 use crate::access::Caller;
 use crate::app::{App, blocking, turn};
@@ -65,9 +65,9 @@ async fn take(app: &App, caller: Caller, request: Request) -> Result<Response, A
     let shared = app.clone();
     let checked = blocking(move || {
         let _turn = decoding;
-        let request = decode(packing, &body).map_err(unusable)?;
-        drop((body, bodies));
-        Checked::of(&shared, &caller, &request)
+        let request = decode(packing, body).map_err(unusable)?;
+        drop(bodies);
+        Checked::of(&shared, &caller, request)
     })
     .await?;
     let waiting = turn(&app.turns.waiting_kib, checked.bytes().div_ceil(1024)).await?;
@@ -75,8 +75,8 @@ async fn take(app: &App, caller: Caller, request: Request) -> Result<Response, A
     let response = blocking(move || {
         let _turn = waiting;
         Ok(match checked {
-            Checked::Run(checked) => ingest::store(&shared, checked, DOOR)?,
-            Checked::Node(checked) => node::store(&shared, checked, DOOR)?,
+            Checked::Run(checked) => ingest::store(&shared, *checked, DOOR)?,
+            Checked::Node(checked) => node::store(&shared, *checked, DOOR)?,
         })
     })
     .await?;
@@ -86,20 +86,24 @@ async fn take(app: &App, caller: Caller, request: Request) -> Result<Response, A
 
 /// A request that may be stored.
 enum Checked {
-    Run(ingest::Checked),
-    Node(node::Checked),
+    Run(Box<ingest::Checked>),
+    Node(Box<node::Checked>),
 }
 
 impl Checked {
-    fn of(app: &App, caller: &Caller, request: &PushRequest) -> Result<Self, ApiError> {
-        let Some(node) = &request.node else {
-            let checked = ingest::check(app, request).map_err(unusable)?;
-            caller.check_path(checked.run())?;
-            return Ok(Self::Run(checked));
-        };
-        // A node is nobody's project.
-        caller.check_unbounded()?;
-        Ok(Self::Node(node::check(app, request, node).map_err(unusable)?))
+    fn of(app: &App, caller: &Caller, request: Read) -> Result<Self, ApiError> {
+        match request {
+            Read::Run(request) => {
+                let checked = ingest::check(app, &request).map_err(unusable)?;
+                caller.check_path(checked.run())?;
+                Ok(Self::Run(Box::new(checked)))
+            }
+            Read::Node(request) => {
+                // A node is nobody's project.
+                caller.check_unbounded()?;
+                Ok(Self::Node(Box::new(node::check(app, request).map_err(unusable)?)))
+            }
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -169,15 +173,16 @@ pub(crate) async fn collect(
     Ok((bytes, permits))
 }
 
-fn decode(packing: Packing, body: &[u8]) -> Result<PushRequest, PushError> {
+fn decode(packing: Packing, body: Vec<u8>) -> Result<Read, PushError> {
     if packing == Packing::Plain {
-        return wire::push::decode_plain(body);
+        return wire::push::read(body);
     }
-    let plain = unpack(packing, body, DECOMPRESSED_BYTES_MAX).map_err(|error| match error {
+    let plain = unpack(packing, &body, DECOMPRESSED_BYTES_MAX).map_err(|error| match error {
         UnpackError::Broken { .. } => PushError::Invalid(error.to_string()),
         UnpackError::TooLarge { limit } => PushError::TooLarge { limit },
     })?;
-    wire::push::decode_plain(&plain)
+    drop(body);
+    wire::push::read(plain)
 }
 
 fn unusable(error: PushError) -> ApiError {

@@ -22,8 +22,13 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn new() -> Self {
+        Self::with(|_| ())
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let config = config(folder.path());
+        let mut config = config(folder.path());
+        change(&mut config);
         let running = Some(server::start(config.clone()).unwrap());
         Self { running, config, _folder: folder }
     }

@@ -12,6 +12,7 @@ mod grpc;
 mod incidents;
 mod metrana;
 mod metrana_hostile;
+mod node_series;
 mod otlp_captures;
 mod otlp_doors;
 mod otlp_forward;
