@@ -57,7 +57,16 @@ export function HeatMap({ fleet, said }: { fleet: Fleet; said: State<string> }) 
   const canvas = useRef<HTMLCanvasElement>(null);
   const seen = useSignal<Window>({ width: 0, height: 0, top: 0 });
   useWindow(field, map, seen);
-  useEffect(() => effect(() => paint(fleet, seen.value, canvas.current!)), [fleet]);
+  useEffect(
+    () =>
+      effect(() => {
+        // What is drawn may change while the map is being taken away.
+        const sheet = canvas.current;
+        const view = seen.value;
+        if (sheet) paint(fleet, view, sheet);
+      }),
+    [fleet],
+  );
   const layout = fleet.layout.value;
   const { width } = seen.value;
   const [first, last] = rowsBetween(

@@ -9,6 +9,8 @@ import type { Reset } from './charts';
 import type { Inference } from './model';
 import { modelName } from './words';
 
+/** A restart that the server tells of is the one that a counter shows within this, milliseconds. */
+const SAME_RESTART = 600_000;
 /** Marks that stand closer than this are one, share of the axis. */
 const MERGED = 0.09;
 
@@ -28,12 +30,19 @@ export function marksOf(
     if (labels.model !== undefined) return labels.model === of.model;
     return labels.instance === undefined || of.instances.has(labels.instance);
   });
+  const isTold = (r: Reset) =>
+    own.some(
+      ({ body, labels, time }) =>
+        body.what === 'restart' && labels.instance === r.instance && Math.abs(time - r.time) < SAME_RESTART,
+    );
   return [
-    ...resets.map((r) => ({
-      time: r.time,
-      texts: [`${shown(r.instance, 32)} began anew`],
-      critical: false,
-    })),
+    ...resets
+      .filter((r) => !isTold(r))
+      .map((r) => ({
+        time: r.time,
+        texts: [`${shown(r.instance, 32)} began anew`],
+        critical: false,
+      })),
     ...own.map((e) => ({ time: e.time, texts: [visible(e.text)], critical: e.severity === 'critical' })),
   ].sort((a, b) => a.time - b.time);
 }

@@ -262,6 +262,21 @@ describe('events', () => {
       'of {"instance":"a:1"}',
     ]);
   });
+
+  test('a restart that the server tells of is there once', () => {
+    const of = { model: 'm', instances: new Set(['a:1', 'b:1']) };
+    const told = { ...event({ instance: 'a:1' }), body: { what: 'restart' } };
+    const resets = [
+      { time: 1, instance: 'a:1' },
+      { time: 1, instance: 'b:1' },
+      { time: 7_200_000, instance: 'a:1' },
+    ];
+    expect(marksOf(resets, [told], of).map((m) => m.texts[0])).toEqual([
+      'b:1 began anew',
+      'of {"instance":"a:1"}',
+      'a:1 began anew',
+    ]);
+  });
 });
 
 describe('replicas', () => {
