@@ -1,6 +1,6 @@
 /** Fleet: which card is sick, and who is on it? */
-import { effect, type Signal, useSignal } from '@preact/signals';
-import { useEffect, useLayoutEffect, useMemo } from 'preact/hooks';
+import { type Signal, useSignal } from '@preact/signals';
+import { useLayoutEffect, useMemo } from 'preact/hooks';
 import { Failure } from '../components/failure';
 import { FilterBar } from '../components/filter_bar';
 import { CritIcon } from '../components/icons';
@@ -11,6 +11,7 @@ import { Trust } from '../components/trust';
 import { RangeControl, shift, widen } from '../explore/range_control';
 import type { Gpu, Incident } from '../fleet/answers';
 import { EmptyFleet } from '../fleet/empty';
+import { useFeed } from '../fleet/feed';
 import { completions, unknownKeys } from '../fleet/filter';
 import { HeatMap, neighbour } from '../fleet/heat_map';
 import { IncidentList } from '../fleet/incidents';
@@ -27,15 +28,10 @@ import { errorLine } from '../lib/api';
 import { switchZone } from '../lib/clock';
 import { copy } from '../lib/download';
 import { bind } from '../lib/keys';
-import { paced } from '../lib/pace';
 import { gpuPath } from '../lib/route';
-import { follow } from '../lib/stream';
 import { formatAge, formatSpan } from '../lib/time';
 import '../styles/fleet.css';
 
-/** News are read at most so often, and asked for so often where none come. */
-const NEWS_MS = 5000;
-const POLL_MS = 10_000;
 /** Ages of data at which one ought to look, seconds: three and ten of the agent's intervals. */
 const OLD = 30;
 const VERY_OLD = 100;
@@ -52,7 +48,7 @@ function failures(fleet: Fleet): unknown[] {
 export function FleetPage() {
   const fleet = useMemo(() => new Fleet(), []);
   const said = useSignal('');
-  useFeed(fleet);
+  useFeed(fleet, 'Fleet');
   useKeys(fleet, said);
   const nodes = fleet.nodes.value;
   const gpus = fleet.gpus.value;
@@ -337,31 +333,6 @@ function Incidents({ fleet }: { fleet: Fleet }) {
       )}
     </section>
   );
-}
-
-function useFeed(fleet: Fleet): void {
-  useEffect(() => {
-    document.title = 'Fleet · truegauge';
-    const refresh = paced(() => fleet.load(), NEWS_MS);
-    const stopAsking = effect(() => {
-      void fleet.question.value;
-      queueMicrotask(() => void fleet.load());
-    });
-    const news = () => {
-      if (fleet.range.live.peek()) refresh.ask();
-    };
-    const stopFollowing = follow('fleet', news, true);
-    const timer = setInterval(() => {
-      if (!document.hidden) news();
-    }, POLL_MS);
-    return () => {
-      stopAsking();
-      stopFollowing();
-      clearInterval(timer);
-      refresh.end();
-      fleet.end();
-    };
-  }, [fleet]);
 }
 
 /** Whether keys that move are meant for the map: not while something else has the focus. */

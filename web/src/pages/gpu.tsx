@@ -1,6 +1,6 @@
 /** GPU: what is this card's story? */
-import { effect, useComputed, useSignal } from '@preact/signals';
-import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
+import { useComputed, useSignal } from '@preact/signals';
+import { useLayoutEffect, useMemo, useRef } from 'preact/hooks';
 import { xTicks } from '../charts/ticks';
 import { Failure } from '../components/failure';
 import { keptQuery, Link } from '../components/link';
@@ -12,6 +12,7 @@ import { absentText } from '../fleet/absence';
 import type { FleetEvent, Gpu } from '../fleet/answers';
 import { Card } from '../fleet/card';
 import { Counters, EventTable, PeerTable, Unsupported } from '../fleet/card_tables';
+import { useFeed } from '../fleet/feed';
 import { IncidentList } from '../fleet/incidents';
 import { LaneRow } from '../fleet/lane_view';
 import { LANES, peersOf, type Subject, sameSubject } from '../fleet/lanes';
@@ -24,16 +25,12 @@ import { open, param, path, setParams, zoomDepth } from '../lib/address';
 import { now, switchZone, zone } from '../lib/clock';
 import { bind } from '../lib/keys';
 import { formatCount, formatValue } from '../lib/number';
-import { paced } from '../lib/pace';
 import { parseRoute } from '../lib/route';
-import { follow } from '../lib/stream';
 import { shown, visible } from '../lib/text';
 import { formatSecond, formatSpan } from '../lib/time';
 import '../styles/fleet.css';
 import '../styles/gpu.css';
 
-const NEWS_MS = 5000;
-const POLL_MS = 10_000;
 const STEPS = 400;
 /** A pointer that goes further than this while pressed marks a span, CSS pixels. */
 const DRAG_PX = 5;
@@ -45,7 +42,7 @@ export function GpuPage() {
   const route = parseRoute(path.value);
   const [host, index] = route.page === 'gpu' ? [route.host, route.gpu] : ['', ''];
   const card = useMemo(() => new Card(host, index), [host, index]);
-  useFeed(card);
+  useFeed(card, `${shown(card.host)} · GPU ${shown(card.index, 12)}`);
   useKeys(card);
   const gpu = card.gpu.value;
   const known = card.answer.value !== null;
@@ -364,31 +361,6 @@ function Axis({ from, to }: { from: number; to: number }) {
       </div>
     </div>
   );
-}
-
-function useFeed(card: Card): void {
-  useEffect(() => {
-    document.title = `${shown(card.host)} · GPU ${shown(card.index, 12)} · truegauge`;
-    const refresh = paced(() => card.load(), NEWS_MS);
-    const stopAsking = effect(() => {
-      void card.question.value;
-      queueMicrotask(() => void card.load());
-    });
-    const news = () => {
-      if (card.range.live.peek()) refresh.ask();
-    };
-    const stopFollowing = follow('fleet', news, true);
-    const timer = setInterval(() => {
-      if (!document.hidden) news();
-    }, POLL_MS);
-    return () => {
-      stopAsking();
-      stopFollowing();
-      clearInterval(timer);
-      refresh.end();
-      card.end();
-    };
-  }, [card]);
 }
 
 function useKeys(card: Card): void {
