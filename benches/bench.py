@@ -21,10 +21,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 import agent
+import calc
+import detector
 import engine
 import fleet
 import otlp
 import push
+import rules
+import verdicts
 from process import cpu_seconds, peak_mib
 from table import Row, show
 from timeline import timeline_rows
@@ -368,6 +372,7 @@ def server_rows(folder: Path) -> list[Row]:
                 200,
             )
         )
+        rows.extend(interactive_rows(url, run_id))
         rows.append(
             Row(
                 "server, peak resident after all this",
@@ -381,6 +386,31 @@ def server_rows(folder: Path) -> list[Row]:
         return rows
     finally:
         demo.stop(server)
+
+
+INTERACTIVE_MS = 1000
+"""What is taken for at once."""
+
+
+def interactive_rows(url: str, run_id: str) -> list[Row]:
+    """How long the main pages take until they take input; nothing where there is no Chromium."""
+    if not shutil.which(os.environ.get("CHROMIUM", "chromium")):
+        return []
+    run = f"/o/-/-/bench/r/{run_id}"
+    pages = {
+        "/runs": f"Runs, {RUNS:,} runs",
+        f"{run}/charts": "Charts, 1,000,000 points",
+        f"{run}/overview": "Overview, 1,000,000 points",
+        "/fleet": "Fleet",
+        "/alerts": "Alerts",
+        "/explore": "Explore",
+        "/calc/roofline": "Calculators",
+    }
+    found = result("node", ROOT / "benches/interactive.mjs", url, *pages)
+    return [
+        Row(f"{text}: navigation to interactive", found[path], "ms", "bar", None, INTERACTIVE_MS)
+        for path, text in pages.items()
+    ]
 
 
 def main() -> int:
@@ -398,6 +428,10 @@ def main() -> int:
         "agent": agent.rows,
         "scrape": fleet.scrape_rows,
         "pace": fleet.pace_rows,
+        "detector": detector.rows,
+        "rules": rules.rows,
+        "verdicts": verdicts.rows,
+        "calc": calc.rows,
     }
     parser.add_argument(
         "part",

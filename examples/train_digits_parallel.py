@@ -18,7 +18,7 @@ import os
 import time
 import uuid
 from dataclasses import dataclass
-from multiprocessing.sharedctypes import RawArray, RawValue
+from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
 import numpy as np
@@ -45,28 +45,33 @@ BARRIER_SECONDS = 120
 
 @dataclass
 class Ring:
-    """Where the ranks meet: a row of shared memory for each, and a barrier."""
+    """Where the ranks meet, once a step: rows of shared memory, and a barrier.
+
+    Each rank has a row for even and one for odd steps: while some still read those of a step, others may be
+    at work on the next, and the barrier keeps them from getting further ahead.
+    """
 
     rows: Any
     done: Any
     barrier: Any
     size: int
 
-    def average(self, rank: int, gradient: np.ndarray) -> np.ndarray:
-        """The mean of all ranks' gradients; returns when every rank has it."""
-        rows = np.frombuffer(self.rows, dtype=np.float32).reshape(self.size, -1)
-        rows[rank] = gradient
-        self.barrier.wait(BARRIER_SECONDS)
-        mean = rows.mean(axis=0)
-        self.barrier.wait(BARRIER_SECONDS)
-        return mean
-
-    def agree(self, rank: int, done: float) -> float:
-        """How far rank 0 says training is, so that all end with the same step."""
+    def put(self, rank: int, step: int, gradient: np.ndarray, done: float) -> None:
+        """Leaves this rank's gradient, and how far training is, which rank 0 says for all."""
+        self._of(step)[rank] = gradient
         if rank == 0:
-            self.done.value = done
+            self.done[step % 2] = done
+
+    def meet(self) -> None:
+        """Returns when every rank is here: all time in it is spent on others."""
         self.barrier.wait(BARRIER_SECONDS)
-        return float(self.done.value)
+
+    def take(self, step: int) -> tuple[np.ndarray, float]:
+        """The mean of all ranks' gradients, and how far training is, so that all end with the same step."""
+        return self._of(step).mean(axis=0), float(self.done[step % 2])
+
+    def _of(self, step: int) -> np.ndarray:
+        return np.frombuffer(self.rows, dtype=np.float32).reshape(2, self.size, -1)[step % 2]
 
 
 def work(rank: int, ring: Ring, settings: Settings, given: Any) -> None:
@@ -95,8 +100,8 @@ def train(run: tg.Run, rank: int, ring: Ring, settings: Settings, budget: Budget
     share = settings.batch // ring.size
     steps_per_epoch = max(1, len(data.train_y) // settings.batch)
     order = shared.permutation(len(data.train_y))
-    progress, step, val_accuracy, loss = Progress(), 0, 0.0, 0.0
-    while (done := ring.agree(rank, budget.done(step / steps_per_epoch))) < 1.0:
+    progress, step, done, val_accuracy, loss = Progress(), 0, 0.0, 0.0, 0.0
+    while done < 1.0:
         with run.step(step) as s, training.managed_span("step", ITERATION, **{"megatron.iteration": step}):
             began = time.perf_counter()
             with s.phase("data"), training.managed_span("data_loading", f"{ITERATION}.data_loading"):
@@ -108,9 +113,11 @@ def train(run: tg.Run, rank: int, ring: Ring, settings: Settings, budget: Budget
                 images = augment(data.train_x[chosen], settings.noise, own)
             with training.managed_span("forward_backward", f"{ITERATION}.forward_backward"):
                 loss, accuracy, gradient = network.loss(images, data.train_y[chosen])
+            ring.put(rank, step, gradient, budget.done((step + 1) / steps_per_epoch))
             with s.phase("wait"), training.managed_span("communication", "megatron.grad_sync.finish"):
-                mean = ring.average(rank, gradient)
+                ring.meet()
             lr = learning_rate(settings, done)
+            mean, done = ring.take(step)
             with training.managed_span("optimizer", f"{ITERATION}.optimizer"):
                 adam.update(mean, lr)
             seconds, norm = time.perf_counter() - began, float(np.linalg.norm(gradient))
@@ -154,8 +161,8 @@ def main() -> None:
     weights = len(Network((64, *settings.hidden, 10), settings.seed).weights)
     context = multiprocessing.get_context("spawn")
     ring = Ring(
-        rows=RawArray(ctypes.c_float, weights * given.processes),
-        done=RawValue(ctypes.c_double, 0.0),
+        rows=RawArray(ctypes.c_float, 2 * weights * given.processes),
+        done=RawArray(ctypes.c_double, 2),
         barrier=context.Barrier(given.processes),
         size=given.processes,
     )

@@ -240,6 +240,7 @@ def methods(found: type) -> list[tuple[str, object]]:
     plain = {n for base in (dict, list) if issubclass(found, base) for n in dir(base)}
     own = [(n, getattr(found, n)) for n in sorted(dir(found)) if not n.startswith("_")]
     hidden = {"after_fork", "begin_step", "change_tags", "describe", "end", "end_step", "log_record"}
+    hidden |= {"note_collective", "read_flight_recorder"}
     if found is truegauge.Run:
         hidden.add("set_attributes")
     return [(n, v) for n, v in own if callable(v) and n not in hidden | plain]

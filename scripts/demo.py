@@ -1,7 +1,8 @@
 """`make demo`: starts a server of its own, trains a model in the foreground and shows both.
 
-Stays up until Ctrl-C; with `--once` it ends with exit code 0 after the summary and leaves a
-screenshot where Chromium is installed.
+A second act plays a minute of a made-up cluster and prints what the server concludes of it.
+Stays up until Ctrl-C; with `--once` it ends with exit code 0 after both and leaves screenshots where
+Chromium is installed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
+
+import story
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "out" / "demo"
@@ -54,6 +57,7 @@ def start_server(binary: Path, data: Path, log: Path) -> tuple[subprocess.Popen,
         f"127.0.0.1:{ports[1]}",
         "--otlp-http-listen",
         f"127.0.0.1:{ports[2]}",
+        *story.server_options(data),
     ]
     environment = {**os.environ, "TRUEGAUGE_SPOOL_DIR": str(data / "spool")}
     with log.open("wb") as stream:
@@ -140,6 +144,14 @@ def screenshot(page: str, target: Path) -> str | None:
     return None if target.exists() else done.stderr.strip().splitlines()[-1]
 
 
+def picture(page: str, name: str) -> None:
+    """Takes a picture of `page` and says where it is."""
+    target = OUT / f"{name}.png"
+    target.unlink(missing_ok=True)
+    why_not = screenshot(page, target)
+    print(f"screenshot: {target.relative_to(ROOT) if why_not is None else f'none, {why_not}'}", flush=True)
+
+
 def stop(server: subprocess.Popen) -> None:
     """Ends the server and waits for it."""
     if server.poll() is None:
@@ -159,6 +171,9 @@ def main() -> None:
     parser.add_argument("--binary", type=Path, required=True, help="the built program")
     parser.add_argument("--once", action="store_true", help="end after the summary")
     parser.add_argument("--seconds", type=float, default=20.0, help="how long to train (default: 20)")
+    parser.add_argument(
+        "--story-seconds", type=float, default=story.SECONDS, help="how long the second act is; 0 for none"
+    )
     args = parser.parse_args()
 
     # However it is ended, the server ends with it; a shell's background job ignores Ctrl-C otherwise.
@@ -167,21 +182,27 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     data = Path(tempfile.mkdtemp(prefix="data-", dir=OUT))
     server, url = start_server(args.binary, data, OUT / "server.log")
+
+    def look(pages: dict[str, str]) -> None:
+        if args.once:
+            for name, path in pages.items():
+                picture(f"{url}{path}", name)
+
     try:
         print(f"server: {url}")
         train(url, data, "digits", args.seconds)
         page = summarise(url, "digits")
-        picture = OUT / "run.png"
-        picture.unlink(missing_ok=True)
         if args.once:
-            why_not = screenshot(page, picture)
-            print(f"\nscreenshot: {picture.relative_to(ROOT) if why_not is None else f'none, {why_not}'}")
-        print(f"\nopen {page}, whose tabs Training and Timeline say where each step's time goes")
+            picture(page, "run")
+        print(f"\nopen {page}, whose tabs Training and Timeline say where each step's time goes", flush=True)
+        if args.story_seconds > 0:
+            story.play(args.binary, url, data, args.story_seconds, look)
         if not args.once:
             print("the server stays up; Ctrl-C ends it and removes its data", flush=True)
             server.wait()
     except KeyboardInterrupt:
-        print()
+        # Whoever read what this printed may be gone.
+        print(file=sys.stderr)
     finally:
         stop(server)
         shutil.rmtree(data, ignore_errors=True)

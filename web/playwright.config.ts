@@ -16,6 +16,7 @@ export default defineConfig({
   testMatch: ['stories/**/*.spec.ts', 'e2e/**/*.spec.ts'],
   outputDir: 'test-results',
   workers: 1,
+  retries: process.env.CI ? 1 : 0,
   timeout: 60_000,
   expect: { timeout: 15_000 },
   reporter: [['list']],

@@ -13,5 +13,11 @@ export default defineConfig({
     rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'first', tags: ['$initial'] }] } } },
   },
   server: { proxy: { '/api': process.env.TRUEGAUGE_URL ?? 'http://127.0.0.1:9494' } },
-  test: { include: ['tests/unit/**/*.test.{ts,tsx}'], environment: 'happy-dom' },
+  // A limit is for what hangs: beside other work a test of a second takes five.
+  test: {
+    include: ['tests/unit/**/*.test.{ts,tsx}'],
+    environment: 'happy-dom',
+    testTimeout: 60_000,
+    retry: process.env.CI ? 1 : 0,
+  },
 });

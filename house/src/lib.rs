@@ -44,7 +44,7 @@ pub const ABSENCES: [(&str, &str, &str); 16] = [
     ("scrape", "redb", "what was scraped goes out through a sink"),
     ("spool", "prost", "a spool does not know what it carries"),
     ("store", "tokio", "the store is plain threads; the server wraps it"),
-    ("insight", "serde", "pure functions: formats belong to those who ask"),
+    ("insight", "serde_json", "pure functions: formats belong to those who ask, decision 0019"),
     ("client", "hyper", "one gRPC connection at a time needs no pool and no service layer: decision 0014"),
     ("client", "redb", "a training process carries no database"),
     ("py", "axum", "a training process never maps the server"),

@@ -122,6 +122,7 @@ def test_step_gives_its_number_and_logs_its_time_tokens_and_phases(online):
         }
         assert times["seconds"].keys() == {7, 8}
         assert times["data_seconds"].keys() == {7}
+        assert online.points(run.run_id, "train_step_phase")[-1] == (7, 0), "the checkpoint is over"
         assert times["data_seconds"][7] + times["checkpoint_seconds"][7] <= times["seconds"][7]
 
 

@@ -10,11 +10,13 @@ Nothing here raises into a training loop: what can't be kept is counted, and war
 as `TruegaugeWarning`. With ``init(strict=True)`` bad input raises `RefusedError` instead.
 """
 
+from truegauge._collective import Collective
 from truegauge._query import Answer, Series, query
 from truegauge._run import (
     Run,
     add_tags,
     close,
+    collective,
     current_run,
     flush,
     get_last_step,
@@ -22,8 +24,10 @@ from truegauge._run import (
     log_attributes,
     log_config,
     remove_tags,
+    report_flight_recorder,
     set_description,
     set_model,
+    set_parallel,
     set_tags,
     shutdown,
     step,
@@ -46,21 +50,22 @@ shutdown_logger = shutdown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from truegauge import training
+    from truegauge import integrations, training
 
 
 def __getattr__(name: str) -> object:
-    """Loads `truegauge.training` when it is first named: most programs have no need of it."""
-    if name == "training":
+    """Loads `training` and `integrations` when they are first named: most programs have no need of them."""
+    if name in ("integrations", "training"):
         import importlib
 
-        return importlib.import_module("truegauge.training")
+        return importlib.import_module(f"truegauge.{name}")
     raise AttributeError(f"module 'truegauge' has no attribute {name!r}")
 
 
 __all__ = [
     "Answer",
     "CloseInfo",
+    "Collective",
     "FlushInfo",
     "Points",
     "RefusedError",
@@ -74,19 +79,23 @@ __all__ = [
     "__version__",
     "add_tags",
     "close",
+    "collective",
     "current_run",
     "flush",
     "get_last_step",
     "init",
+    "integrations",
     "log",
     "log_attributes",
     "log_config",
     "log_distributed",
     "query",
     "remove_tags",
+    "report_flight_recorder",
     "runs",
     "set_description",
     "set_model",
+    "set_parallel",
     "set_tags",
     "shutdown",
     "shutdown_logger",

@@ -6,7 +6,8 @@ import contextlib
 import os
 import sys
 
-from truegauge import _lifecycle, _settings
+from truegauge import _lifecycle, _parallel, _settings
+from truegauge._collective import Collective
 from truegauge._step import Step
 from truegauge._truegauge import (
     CloseInfo,
@@ -20,7 +21,7 @@ from truegauge._truegauge import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
 _current: Run | None = None
@@ -43,6 +44,14 @@ class Run(RunCore):
 
     _step: int | None = None
     """Number of the `step()` that is open."""
+    _open_step: Step | None = None
+    """That step itself."""
+    _holder: Callable[[Step, dict[str, float]], bool] | None = None
+    """Takes the points of a step whose waits are not known yet, to log them later; may let them be."""
+    _held_step: int | None = None
+    """The last step whose points were taken so."""
+    _drains: Callable[[], None] | None = None
+    """Logs what is held."""
 
     def __enter__(self) -> Run:
         return self
@@ -160,6 +169,100 @@ class Run(RunCore):
         }
         self.set_attributes("model", {k: v for k, v in facts.items() if v is not None})
 
+    def set_parallel(
+        self,
+        *,
+        tp: int | None = None,
+        pp: int | None = None,
+        dp: int | None = None,
+        ep: int | None = None,
+        cp: int | None = None,
+        mesh: object = None,
+        rank: int | None = None,
+        host: str | None = None,
+        gpu: int | str | None = None,
+        gpu_uuid: str | None = None,
+    ) -> None:
+        """Says where this rank is in the layout of the job, so that it is compared with its peers.
+
+        The facts become the attributes `parallel/<rank>/tp` and so on. What is not given is taken from
+        `mesh`, else from Megatron Core where the program uses it; what nobody knows is left out. Host and
+        card are usually known without: they are for processes that can't see them themselves.
+
+        Args:
+            tp: Rank in its tensor-parallel group, from 0.
+            pp: Pipeline stage, from 0.
+            dp: Rank in its data-parallel group, from 0.
+            ep: Rank in its expert-parallel group, from 0.
+            cp: Rank in its context-parallel group, from 0.
+            mesh: A PyTorch `DeviceMesh` with names of its dimensions, such as `dp` and `tp`.
+            rank: The rank this is of; by default this process's own.
+            host: Name of its machine.
+            gpu: Index of its card on that machine, as the driver counts.
+            gpu_uuid: The card's UUID, `GPU-...`.
+
+        Example:
+            >>> tg.set_parallel(tp=1, pp=0, dp=3)  # doctest: +SKIP
+        """
+        own = (self.rank or 0) if rank is None else _whole_or_zero("rank", rank)
+        axes = {"tp": tp, "pp": pp, "dp": dp, "ep": ep, "cp": cp}
+        place = _parallel.facts({**axes, "host": host, "gpu": gpu, "gpu_uuid": gpu_uuid}, mesh)
+        if place and own is not None:
+            self.set_attributes(f"parallel/{own}", place)
+
+    def collective(self, number: int, group: str = "") -> Collective:
+        """Says that this process enters a collective operation.
+
+        Ranks of a group have to count alike: who is behind the others when nothing goes on any more is who
+        holds them up. The last operation of a group is told once a second, also while this process hangs, as
+        `train_collective_sequence` and, of those that are done, `train_collective_completed`.
+
+        Args:
+            number: Number of the operation in its group, growing.
+            group: Name of the group of ranks, at most 64 bytes, no other group of the job has it; at most 64
+                groups of a process are kept.
+
+        Returns:
+            The operation: its `done()` says that it is completed, and a `with` block does that by itself and
+            counts as the wait of the step that is open.
+
+        Example:
+            >>> with tg.collective(1203, group="dp-0"):  # doctest: +SKIP
+            ...     mine.all_reduce(gradients)
+        """
+        place = _whole_or_zero("number", number)
+        if place is None:
+            return Collective(None, 0, "")
+        name = _whole_text(group)
+        self.note_collective(place, name, False)
+        return Collective(self, place, name)
+
+    def report_flight_recorder(self, path: str | os.PathLike[str], rank: int | None = None) -> int:
+        """Tells what a file of PyTorch's flight recorder says of a rank that hangs.
+
+        Of each group of ranks the first operation that is not completed becomes an event of the run, and who
+        did not enter what others wait in is named by the server. The file is a pickle, read without anything
+        in it being called, or JSON; at most 64 MiB.
+
+        Args:
+            path: The file, as PyTorch leaves it where `TORCH_NCCL_DEBUG_INFO_TEMP_FILE` says.
+            rank: The rank it is of; by default the number that its name ends with, else this process's.
+
+        Returns:
+            How many groups were told of; 0, with a warning, when the file can't be used.
+
+        Example:
+            >>> tg.report_flight_recorder("/tmp/nccl_trace_rank_3")  # doctest: +SKIP
+        """
+        own = None if rank is None else _whole_or_zero("rank", rank)
+        place = _path("path", path)
+        if place is None or (own is None and rank is not None):
+            return 0
+        groups, problem = self.read_flight_recorder(place, own)
+        if problem is not None:
+            warn(problem)
+        return groups
+
     def step(
         self,
         step: int | None = None,
@@ -185,6 +288,8 @@ class Run(RunCore):
         """
         if step is None:
             last = self.get_last_step("train_step_seconds")
+            if self._held_step is not None:
+                last = self._held_step if last is None else max(last, self._held_step)
             step = 0 if last is None else last + 1
         try:
             number = int(step)
@@ -235,6 +340,9 @@ class Run(RunCore):
                 bound = float(timeout_secs)
             except (TypeError, ValueError, OverflowError):
                 warn(f"`timeout_secs` is {timeout_secs!r:.80}, a number is wanted: {bound} s is used")
+        if self._drains is not None:
+            with contextlib.suppress(Exception):
+                self._drains()
         info = self.end(end, _whole_text(reason), bound)
         if info.hint:
             import sys
@@ -486,6 +594,17 @@ def _whole(name: str, value: object) -> int | None:
     return int(number)
 
 
+def _whole_or_zero(name: str, value: object) -> int | None:
+    try:
+        number = int(value)  # type: ignore[call-overload]
+    except (TypeError, ValueError, OverflowError):
+        number = -1
+    if not 0 <= number < 1 << 53:
+        warn(f"`{name}` is {value!r:.80}, wanted is a whole number from 0 on: it is left out")
+        return None
+    return int(number)
+
+
 def _path(name: str, value: object) -> str | None:
     if value is None:
         return None
@@ -569,6 +688,38 @@ def set_model(
             seq_len=seq_len,
             dtype=dtype,
         )
+
+
+def set_parallel(
+    *,
+    tp: int | None = None,
+    pp: int | None = None,
+    dp: int | None = None,
+    ep: int | None = None,
+    cp: int | None = None,
+    mesh: object = None,
+    rank: int | None = None,
+    host: str | None = None,
+    gpu: int | str | None = None,
+    gpu_uuid: str | None = None,
+) -> None:
+    """Says where this rank is in the layout of the job; see `Run.set_parallel`."""
+    if run := _require():
+        run.set_parallel(
+            tp=tp, pp=pp, dp=dp, ep=ep, cp=cp, mesh=mesh, rank=rank, host=host, gpu=gpu, gpu_uuid=gpu_uuid
+        )
+
+
+def collective(number: int, group: str = "") -> Collective:
+    """Says that this process enters a collective operation; see `Run.collective`."""
+    run = _require()
+    return Collective(None, 0, "") if run is None else run.collective(number, group)
+
+
+def report_flight_recorder(path: str | os.PathLike[str], rank: int | None = None) -> int:
+    """Tells what a file of PyTorch's flight recorder says; see `Run.report_flight_recorder`."""
+    run = _require()
+    return 0 if run is None else run.report_flight_recorder(path, rank)
 
 
 def get_last_step(

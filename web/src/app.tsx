@@ -9,6 +9,7 @@ import { TopBar } from './components/top_bar';
 import { open, path } from './lib/address';
 import { inFlight, tokenEntered } from './lib/api';
 import { bind, sheetOpen } from './lib/keys';
+import { PAGES } from './lib/pages';
 import { parseRoute, type Route, runPath } from './lib/route';
 import { askRun } from './lib/runs';
 import { nextTheme } from './lib/theme';
@@ -27,6 +28,12 @@ const loginPage = () => import('./pages/login').then((m) => m.LoginPage);
 
 const comparePage = () => import('./pages/compare').then((m) => m.ComparePage);
 
+const alertsPage = () => import('./pages/alerts').then((m) => m.AlertsPage);
+
+const remediationPage = () => import('./pages/remediation').then((m) => m.RemediationPage);
+
+const calcPage = () => import('./pages/calc').then((m) => m.CalcPage);
+
 /** Everything. */
 export function App() {
   useLayoutEffect(
@@ -38,20 +45,12 @@ export function App() {
           group: 'Everywhere',
           run: () => (sheetOpen.value = !sheetOpen.value),
         },
-        { keys: 'g r', does: 'Runs', group: 'Everywhere', run: () => open(`/runs${keptQuery()}`) },
-        { keys: 'g f', does: 'Fleet', group: 'Everywhere', run: () => open(`/fleet${keptQuery()}`) },
-        {
-          keys: 'g i',
-          does: 'Inference',
+        ...PAGES.map(([letter, does, to]) => ({
+          keys: `g ${letter}`,
+          does,
           group: 'Everywhere',
-          run: () => open(`/inference${keptQuery()}`),
-        },
-        {
-          keys: 'g e',
-          does: 'Explore',
-          group: 'Everywhere',
-          run: () => open(`/explore${keptQuery()}`),
-        },
+          run: () => open(to + keptQuery()),
+        })),
         { keys: 'g t', does: 'Next theme', group: 'Everywhere', run: nextTheme },
       ),
     [],
@@ -89,6 +88,12 @@ function Page({ route }: { route: Route }) {
       return <Later page={loginPage} />;
     case 'compare':
       return <Later page={comparePage} />;
+    case 'alerts':
+      return <Later page={alertsPage} />;
+    case 'remediation':
+      return <Later page={remediationPage} />;
+    case 'calc':
+      return <Later page={calcPage} />;
     case 'short':
       return <ShortLink runId={route.runId} />;
     case 'home':

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::output::{Failure, is_broken_pipe};
-use crate::{agent, backup, calc, doctor, export, query, reference, rules, runs, sync, token, up};
+use crate::{
+    agent, alerts, backup, calc, doctor, export, query, reference, remediation, rules, runs, sync, token, up,
+};
 #[cfg(target_os = "linux")]
 use crate::{run, simulate, top};
 
@@ -33,6 +35,8 @@ fn verbs() -> Vec<Verb> {
         (export::command(), export::run),
         (backup::command(), backup::run),
         (rules::command(), rules::run),
+        (alerts::command(), alerts::run),
+        (remediation::command(), remediation::run),
         (calc::command(), calc::run),
         (token::command(), token::run),
         (sync::command(), sync::run),

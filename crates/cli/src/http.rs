@@ -97,6 +97,23 @@ impl Server {
         self.read(response)
     }
 
+    /// Sends JSON in the place of what is there, and reads the answer.
+    pub(crate) fn put(&self, path: &str, body: &Value, timeout: Duration) -> Result<Value, Failure> {
+        let response = self.send("PUT", path, Some(body), Some(timeout))?;
+        self.read(response)
+    }
+
+    /// Sends JSON whose answer says no more than that it was taken.
+    pub(crate) fn tell(
+        &self,
+        method: &str,
+        path: &str,
+        body: &Value,
+        timeout: Duration,
+    ) -> Result<(), Failure> {
+        self.send(method, path, Some(body), Some(timeout)).map(drop)
+    }
+
     fn read(&self, mut response: ureq::http::Response<ureq::Body>) -> Result<Value, Failure> {
         let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
         let body = body.map_err(|error| self.broken(&error))?;

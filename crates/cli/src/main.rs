@@ -4,6 +4,7 @@
 //! or tool error.
 
 mod agent;
+mod alerts;
 mod args;
 mod backup;
 mod calc;
@@ -16,10 +17,12 @@ mod http;
 mod output;
 mod query;
 mod reference;
+mod remediation;
 mod rules;
 #[cfg(target_os = "linux")]
 mod run;
 mod runs;
+mod saved_rules;
 #[cfg(target_os = "linux")]
 mod simulate;
 mod sync;

@@ -101,22 +101,34 @@ fn vocabulary() -> String {
         | series | unit | kind | labels | trust | says | caveat |\n|---|---|---|---|---|---|---|\n"
         .to_owned();
     for desc in canonical::all() {
-        let _ = writeln!(
-            page,
-            "| `{}` | {} | {} | {} | {} | {} | {} |",
-            desc.name,
-            desc.unit.symbol(),
-            desc.kind.name(),
-            desc.labels.join(", "),
-            desc.trust.map_or("", model::Trust::letter),
-            cell(desc.help),
-            cell(desc.caveat)
-        );
+        write_series(&mut page, desc);
+    }
+    page.push_str(
+        "\n## Reckoned by rules\n\nBy the recording rules that come with the program; a name with `:coverage` \
+         behind it is the share of the window that samples tell of.\n\n\
+         | series | unit | kind | labels | trust | says | caveat |\n|---|---|---|---|---|---|---|\n",
+    );
+    for desc in canonical::DERIVED {
+        write_series(&mut page, desc);
     }
     for source in Vocabulary::embedded().sources() {
         write_source(&mut page, source);
     }
     page
+}
+
+fn write_series(page: &mut String, desc: &model::Desc) {
+    let _ = writeln!(
+        page,
+        "| `{}` | {} | {} | {} | {} | {} | {} |",
+        desc.name,
+        desc.unit.symbol(),
+        desc.kind.name(),
+        desc.labels.join(", "),
+        desc.trust.map_or("", model::Trust::letter),
+        cell(desc.help),
+        cell(desc.caveat)
+    );
 }
 
 fn write_source(page: &mut String, source: &Source) {

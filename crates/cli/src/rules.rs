@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Done, json_flag};
 use crate::output::{Failure, print_json, print_line, printable};
+use crate::saved_rules;
 
 /// Largest file that is read, bytes.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -70,13 +71,14 @@ pub(crate) fn command() -> Command {
         .arg(json_flag())
         .after_help("Examples:\n  truegauge rules export /etc/prometheus/rules\n  truegauge rules export rules --runbooks https://gauge.example.org --force\n  truegauge rules export rules --mapping");
     Command::new("rules")
-        .about("Check, test and export recording and alerting rules")
+        .about("Check, test and export recording and alerting rules, and save some in a server")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .after_help(
             "Examples:\n  truegauge rules check rules/*.yml\n  truegauge rules test rules/tests/*.yml",
         )
         .subcommands([check, test, export])
+        .subcommands(saved_rules::commands())
 }
 
 /// What was found in one file.
@@ -90,8 +92,10 @@ struct Found {
 
 pub(crate) fn run(matches: &ArgMatches) -> Done {
     let Some((verb, matches)) = matches.subcommand() else { return Err(Failure::new("no verb given")) };
-    if verb == "export" {
-        return export(matches);
+    match verb {
+        "export" => return export(matches),
+        "ls" | "show" | "save" | "rm" => return saved_rules::run(verb, matches),
+        _ => (),
     }
     let look = if verb == "check" { check } else { test };
     let files = matches.get_many::<PathBuf>("files").into_iter().flatten();
@@ -144,7 +148,7 @@ fn lines(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }
 
-fn read(file: &Path) -> Result<String, Failure> {
+pub(crate) fn read(file: &Path) -> Result<String, Failure> {
     let cannot = |why: String| Failure::new(format!("cannot read `{}`: {why}", file.display()));
     let open = std::fs::File::open(file).map_err(|error| cannot(error.to_string()))?;
     let mut text = String::new();

@@ -1,5 +1,6 @@
 //! `truegauge run`: any command, with what the machine did meanwhile.
 
+mod dumps;
 mod program;
 pub(crate) mod signals;
 mod spawn;
@@ -16,6 +17,7 @@ use nix::sys::time::TimeValLike;
 
 use crate::args::Done;
 use crate::output::{Failure, note, stderr_is_terminal};
+use dumps::Dumps;
 use signals::Signals;
 use spawn::Child;
 
@@ -74,7 +76,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
         note(format_args!("truegauge: recording `{}`: {place}", crate::output::printable(&run.path().run)));
     }
     let mut record = CommandRecord::begin(&run, &argv);
-    let (status, failure) = match Child::spawn(&program, &argv, &client::command::environment(&run)) {
+    let (status, failure) = match Child::spawn(&program, &argv, &run) {
         Ok(child) => {
             record.watch(child.pid());
             (finish(&run, record, child, &signals), None)
@@ -95,7 +97,11 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
 /// Waits for the command and closes the run.
 fn finish(run: &Run, record: CommandRecord, child: Child, signals: &Signals) -> CommandStatus {
     record.output(child.output());
+    let dumps = Dumps::start(run);
     let (status, tails) = child.wait(signals);
+    if let Some(dumps) = dumps {
+        dumps.end();
+    }
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).ok();
     // The kernel counts a process from its fork on, when it was this very program. A peak that this
     // program reaches itself says nothing of the command.

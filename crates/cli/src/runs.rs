@@ -1,5 +1,7 @@
 //! `truegauge runs`: lists, shows, exports, deletes and restores runs.
 
+mod histogram;
+
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -42,6 +44,12 @@ pub(crate) fn command() -> Command {
         "Examples:\n  truegauge runs show pretrain-7b\n  truegauge runs show 79d229c9380dbce7 --json",
     )
     .arg(run())
+    .arg(
+        Arg::new("buckets")
+            .long("buckets")
+            .action(ArgAction::SetTrue)
+            .help("List each bucket of a histogram instead of its count, mean and quantiles"),
+    )
     .arg(json_flag());
     let export = verb("export", "Write every raw point of a run", "Examples:\n  truegauge runs export pretrain-7b -o points.csv\n  truegauge runs export 79d229c9380dbce7 --metric loss --format ndjson | head")
         .arg(run())
@@ -218,9 +226,12 @@ fn show(server: &Server, matches: &ArgMatches) -> Done {
     let id = resolve(server, text(matches, "run").unwrap_or_default())?;
     let run = server.get(&format!("/api/tg/v1/runs/{id}"))?;
     let metrics = server.get(&format!("/api/tg/v1/runs/{id}/metrics"))?;
+    // A server of before does not know it.
+    let health = server.get(&format!("/api/tg/v1/runs/{id}/health")).unwrap_or_default();
     if matches.get_flag("json") {
         let mut all = run;
         all["metrics"] = metrics["metrics"].clone();
+        all["health"] = health;
         print_json(&all)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -253,6 +264,7 @@ fn show(server: &Server, matches: &ArgMatches) -> Done {
     for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
         page.extend([format!("{name:<12} {}\n", printable(&value.replace('\n', " ")))]);
     }
+    page.push_str(&health_text(&health));
     let attributes = run["attributes"].as_object().into_iter().flatten();
     let rows: Vec<Vec<String>> = attributes
         .map(|(key, value)| {
@@ -262,13 +274,49 @@ fn show(server: &Server, matches: &ArgMatches) -> Done {
     if !rows.is_empty() {
         page.extend(["\n", &layout(&[("ATTRIBUTE", false), ("VALUE", false)], &rows)]);
     }
-    let rows: Vec<Vec<String>> =
-        metrics["metrics"].as_array().into_iter().flatten().map(metric_row).collect();
+    let metrics = metrics["metrics"].as_array().map_or(&[][..], Vec::as_slice);
+    let metrics = if matches.get_flag("buckets") { metrics.to_vec() } else { histogram::folded(metrics) };
+    let rows: Vec<Vec<String>> = metrics.iter().map(metric_row).collect();
     let columns =
         [("METRIC", false), ("LABELS", false), ("POINTS", true), ("LAST STEP", true), ("LAST", true)];
     page.extend(["\n", &layout(&columns, &rows)]);
     print(page.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// How a run fares: what holds it up, and its figures as far as they are known.
+fn health_text(health: &Value) -> String {
+    let text = |of: &Value, name: &str| of[name].as_str().unwrap_or_default().to_owned();
+    let state = text(health, "state");
+    if state.is_empty() {
+        return String::new();
+    }
+    let mut lines = vec![("health".to_owned(), format!("{state}  {}", text(health, "reason")))];
+    for verdict in health["verdicts"].as_array().into_iter().flatten() {
+        let action = text(&verdict["action"], "sentence");
+        let said = format!("{}: {} {action}", text(verdict, "claim"), text(verdict, "sentence"));
+        lines.push((text(verdict, "level"), said));
+    }
+    let figures = ["figures", "money"].iter().flat_map(|part| health[part].as_object().into_iter().flatten());
+    for (name, figure) in figures {
+        match (&figure["value"], figure["reason"].as_str()) {
+            (value @ Value::Number(_), _) => {
+                lines.push((String::new(), format!("{name} {}", in_words(value, &text(figure, "unit")))));
+            }
+            (_, Some(reason)) => lines.push((String::new(), format!("{name} is not known: {reason}"))),
+            _ => {}
+        }
+    }
+    let line = |(name, value): &(String, String)| format!("{name:<12} {}\n", printable(value.trim()));
+    lines.iter().map(line).collect()
+}
+
+/// A figure; its name says its unit already.
+fn in_words(value: &Value, unit: &str) -> String {
+    match value.as_f64() {
+        Some(ratio) if unit == "ratio" => format!("{:.1} %", ratio * 100.0),
+        _ => significant(value),
+    }
 }
 
 fn metric_row(metric: &Value) -> Vec<String> {
@@ -394,6 +442,33 @@ fn restore(server: &Server, matches: &ArgMatches) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_a_run_fares_is_told_with_what_is_not_known() {
+        let health = json!({
+            "state": "page",
+            "verdicts": [{
+                "level": "page",
+                "claim": "Rank 6 is slow",
+                "sentence": "train-1, GPU 2: heat.",
+                "action": { "sentence": "Drain it." },
+            }],
+            "figures": {
+                "ettr_ratio": { "value": 0.9512, "unit": "ratio", "reason": null },
+                "mfu_ratio": { "value": null, "unit": "ratio", "reason": "no format is known" },
+            },
+            "money": { "price": { "gpu_model": "h100-sxm" }, "usd_per_hour": { "value": 20.0, "unit": "usd/hour" } },
+        });
+        let lines = [
+            "health       page",
+            "page         Rank 6 is slow: train-1, GPU 2: heat. Drain it.",
+            "             ettr_ratio 95.1 %",
+            "             mfu_ratio is not known: no format is known",
+            "             usd_per_hour 20",
+            "",
+        ];
+        assert_eq!(health_text(&health), lines.join("\n"));
+    }
 
     #[test]
     fn five_digits_are_enough_and_none_is_made_up() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::{RunPath, Sample, WriterId};
-use wire::push::{Attribute, Count, PushError, PushRequest, Run, Series, Session, Tag, encode};
+use wire::push::{Attribute, Count, Event, PushError, PushRequest, Run, Series, Session, Tag, encode};
 
 use crate::log::{Pending, Point};
 use crate::series::Catalog;
@@ -123,6 +123,11 @@ impl Cutter {
             self.room(description.len());
             self.bytes += description.len();
             self.current.description = Some(description);
+        }
+        for event in &pending.events {
+            self.room(200 + event.text.len() + event.body.len());
+            self.bytes += 200 + event.text.len() + event.body.len();
+            self.current.events.push(Event::from(event));
         }
         for (reason, (count, example)) in pending.dropped {
             self.bytes += 16 + reason.len() + example.len();

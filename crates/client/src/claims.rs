@@ -72,7 +72,7 @@ impl Claims {
         Self::open_in(&places, path, me)
     }
 
-    /// [`Claims::open`], in the first of these places that can be used. For tests.
+    /// [`Claims::open`], in the first of these places that can be used.
     #[doc(hidden)]
     pub fn open_in(places: &[(Arbitration, PathBuf)], path: &RunPath, me: &Me) -> Self {
         let (folder, passed_over) = Folder::find(places, &folder::key(path, &collect::boot_id()));

@@ -69,6 +69,8 @@ pub struct Config {
     /// Folder for temporary files, where locks are if there is no `/dev/shm`. It is found out with the other
     /// settings: a thread of ours must not read variables that the program may be changing.
     pub temporary_folder: PathBuf,
+    /// The machine that this process is on, where that is not the one that it runs on.
+    pub machine: Option<Machine>,
     /// The GPU driver's library; `None` looks where it usually is.
     pub gpu_library: Option<PathBuf>,
     /// What the environment says of GPUs.
@@ -107,6 +109,23 @@ pub struct Config {
     pub debug: Vec<String>,
 }
 
+/// A machine that is made up, several of them on a real one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// Its host name.
+    pub host: String,
+    /// Folder of the locks by which the processes of a run agree who samples what. Processes with different
+    /// ones do not know of each other.
+    pub locks: PathBuf,
+}
+
+impl Config {
+    /// The name of the host that this process is on.
+    pub(crate) fn host(&self) -> String {
+        self.machine.as_ref().map_or_else(collect::hostname, |machine| machine.host.clone())
+    }
+}
+
 impl fmt::Debug for Config {
     /// Without the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,6 +154,7 @@ impl Default for Config {
             wrapper: String::new(),
             capture_grace: CAPTURE_GRACE,
             temporary_folder: PathBuf::from(TEMPORARY_FOLDER),
+            machine: None,
             gpu_library: None,
             gpu_environment: GpuEnvironment::default(),
             tags: Vec::new(),

@@ -37,6 +37,7 @@ impl Job {
 /// Runs until the run is closed.
 pub(crate) fn run(shared: &Shared) {
     loop {
+        shared.tell_progress(false);
         let mut outbox = lock(&shared.outbox);
         if outbox.stage == Stage::Closed {
             return shared.release(outbox);

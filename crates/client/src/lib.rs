@@ -21,12 +21,14 @@ pub mod command;
 mod config;
 mod counters;
 mod delivery;
+mod findings;
 mod header;
 mod launch;
 mod log;
 mod outbox;
 pub mod ownership;
 mod probe;
+mod progress;
 mod run;
 #[cfg_attr(not(tg_linux), path = "sampler_elsewhere.rs")]
 mod sampler;
@@ -41,10 +43,11 @@ mod warning;
 
 pub use clock::When;
 pub use config::{
-    CAPTURE_GRACE, CLOSE_TIMEOUT, Config, DEFAULT_URL, QUEUE_CAPACITY, ResumeStrategy, SPOOL_BYTES_MAX,
-    SYSTEM_METRICS_INTERVAL, VARIABLES, Variable, default_spool_dir, sampling_interval,
+    CAPTURE_GRACE, CLOSE_TIMEOUT, Config, DEFAULT_URL, Machine, QUEUE_CAPACITY, ResumeStrategy,
+    SPOOL_BYTES_MAX, SYSTEM_METRICS_INTERVAL, VARIABLES, Variable, default_spool_dir, sampling_interval,
 };
 pub use counters::Counters;
+pub use findings::{ReportError, Source};
 pub use header::SpoolHeader;
 pub use launch::{Launch, Lookup};
 pub use log::Steps;

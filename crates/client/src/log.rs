@@ -1,8 +1,8 @@
 //! What was logged and not taken yet: the state behind the hot path.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use model::{AttributeValue, SessionEvent, TagChange};
+use model::{AttributeValue, Event, SessionEvent, TagChange};
 
 /// Steps of an array of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +83,7 @@ pub(crate) struct Pending {
     pub(crate) attributes: Vec<(String, AttributeValue, bool)>,
     pub(crate) tags: Vec<TagChange>,
     pub(crate) description: Option<String>,
+    pub(crate) events: Vec<Event>,
     /// Count and example by reason.
     pub(crate) dropped: BTreeMap<String, (u64, String)>,
 }
@@ -93,6 +94,7 @@ impl Pending {
             && self.attributes.is_empty()
             && self.tags.is_empty()
             && self.description.is_none()
+            && self.events.is_empty()
             && self.dropped.is_empty()
     }
 }
@@ -109,6 +111,8 @@ pub(crate) struct Log {
     /// The delivery thread was woken for these points already.
     pub(crate) is_woken: bool,
     pub(crate) is_closed: bool,
+    /// Keys of the events that were told.
+    pub(crate) told_events: BTreeSet<String>,
 }
 
 impl Log {

@@ -249,6 +249,14 @@ impl Run {
         self.live().and_then(|shared| shared.last_step(name, labels, scale))
     }
 
+    /// Notes that this process entered the collective operation `number` of a group of ranks, or that it completed
+    /// it. The delivery thread tells the last of each once a second, also while this process hangs.
+    pub fn collective(&self, group: &str, number: i64, is_completed: bool) {
+        if let Some(shared) = self.live() {
+            shared.collective(group, number, is_completed);
+        }
+    }
+
     /// From here on, points without a step take this one, in every thread of this process.
     pub fn begin_step(&self, step: i64) {
         if let Some(shared) = self.live() {
@@ -391,7 +399,7 @@ impl Inner {
         let mut writer: WriterId = [0; 16];
         getrandom::fill(&mut writer).map_err(StartError::Random)?;
         let facts = model::SessionFacts {
-            host: collect::hostname(),
+            host: config.host(),
             pid: std::process::id(),
             rank: config.launch.rank,
             world_size: config.launch.world_size,
@@ -435,6 +443,7 @@ impl Inner {
             settled: std::sync::Condvar::new(),
             sampler: std::sync::Mutex::new(None),
             capture: crate::capture::Capture::default(),
+            progress: std::sync::Mutex::default(),
             warned: crate::warning::Warned::default(),
         })
     }

@@ -14,6 +14,7 @@ use crate::counters::Counters;
 use crate::log::{Log, Pending, SeriesState, Steps};
 use crate::outbox::Outbox;
 use crate::probe::LastSteps;
+use crate::progress::Progress;
 use crate::sampler::Sampler;
 use crate::series::{Catalog, Meta, ONE_TOO_MANY, SeriesHandle, TOO_MANY_LABELS};
 use crate::transport::Transport;
@@ -48,6 +49,7 @@ pub(crate) struct Shared {
     pub(crate) settled: Condvar,
     pub(crate) sampler: Mutex<Option<Sampler>>,
     pub(crate) capture: Capture,
+    pub(crate) progress: Mutex<Progress>,
     pub(crate) warned: Warned,
 }
 

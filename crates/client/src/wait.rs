@@ -53,6 +53,7 @@ impl Shared {
     /// Makes everything logged so far durable: with the server while it acknowledges, else in the
     /// spool.
     pub(crate) fn flush(&self, timeout: Duration, poll: Poll<'_>) -> FlushOutcome {
+        self.tell_progress(true);
         self.settle(timeout, false, poll)
     }
 
@@ -140,6 +141,9 @@ impl Shared {
         let sampler = lock(&self.sampler).take();
         if let Some(sampler) = sampler {
             sampler.stop();
+        }
+        if !lock(&self.log).is_closed {
+            self.tell_progress(true);
         }
         let event = self.session_event(false, Some(end), reason);
         {

@@ -16,6 +16,7 @@ use crate::{
     host::{Host, ticks_per_second},
     parse,
     pseudo_file::{Buffer, PseudoFile, ReadError},
+    quota::Quota,
 };
 
 /// CPU time of the scope as it is now.
@@ -51,12 +52,6 @@ struct CpuLevel {
     counter: Option<Counter>,
     /// What the quota and the CPU set of this level leave, read in this tick.
     cap: Option<Cap>,
-}
-
-#[derive(Debug)]
-enum Quota {
-    Unified(PseudoFile),
-    V1 { quota: PseudoFile, period: PseudoFile },
 }
 
 #[derive(Debug)]
@@ -231,8 +226,8 @@ impl CpuLevel {
 
     /// Reads what this level leaves: a file that cannot be read or understood bounds nothing.
     fn read_cap(&mut self, buffer: &mut Buffer, online: Option<u64>) {
-        let quota = self.quota.as_mut().and_then(|quota| quota.read(buffer));
-        let quota = quota.map(|cpus| Cap { cpus, bound: CpuBound::Quota });
+        let quota = self.quota.as_mut().and_then(|quota| quota.slice(buffer));
+        let quota = quota.map(|slice| Cap { cpus: slice.cpus(), bound: CpuBound::Quota });
         let cpuset = self.cpuset.as_mut().and_then(|file| parse::cpu_list(file.read(buffer).ok()?));
         let cpuset = cpuset.map(|cpus| Cap { cpus: cpus as f64, bound: CpuBound::Cpuset });
         let cap = cpuset.into_iter().chain(quota).min_by(|a, b| a.cpus.total_cmp(&b.cpus));
@@ -262,28 +257,6 @@ impl CpuLevel {
             bound: cap.bound,
             unified: counter.unified.clone(),
         }))
-    }
-}
-
-impl Quota {
-    fn of(level: &Level) -> Self {
-        let file = |name: &str| PseudoFile::new(level.directory.join(name));
-        if level.unified {
-            return Self::Unified(file("cpu.max"));
-        }
-        Self::V1 { quota: file("cpu.cfs_quota_us"), period: file("cpu.cfs_period_us") }
-    }
-
-    /// The quota in CPUs; `None` when there is none.
-    fn read(&mut self, buffer: &mut Buffer) -> Option<f64> {
-        match self {
-            Self::Unified(file) => parse::cpu_max(file.read(buffer).ok()?),
-            Self::V1 { quota, period } => {
-                // `-1`, which is no number here, stands for none; the period is then not asked.
-                let quota = parse::number(quota.read(buffer).ok()?)?;
-                parse::cpus(quota, parse::number(period.read(buffer).ok()?)?)
-            }
-        }
     }
 }
 

@@ -99,6 +99,18 @@ pub const TREE_CPU: Desc = Desc::gauge(
     "A descendant that was born, or did its last work, and ended unwaited-for between two ticks is missed.",
 );
 
+/// Time in which CPU quotas held this process back.
+pub const CPU_THROTTLED: Desc = Desc::counter(
+    "system/process/cpu_throttled_seconds_total",
+    Unit::Seconds,
+    PROCESS,
+    "Time in which the CPU quota of this process's cgroups held it back, since it was first sampled.",
+)
+.caveat(
+    "Everybody in the level with the quota is counted, and one thread that may not go on is enough; absent \
+     where no level has a quota.",
+);
+
 /// Share of the time in which a task waited for a CPU.
 pub const PRESSURE_CPU: Desc = Desc::gauge(
     "system/pressure/cpu_waiting_ratio",
@@ -149,5 +161,6 @@ pub const DESCS: &[Desc] = &[
     PRESSURE_IO,
     TREE_RSS,
     TREE_CPU,
+    CPU_THROTTLED,
     SELF_CPU,
 ];

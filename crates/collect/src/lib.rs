@@ -18,8 +18,9 @@ pub mod machine;
 mod promised;
 
 pub use descs::{
-    CPU_UTILIZATION, DESCS, DISK_FREE, DISK_TOTAL, DISK_UTILIZATION, MEMORY_USED, MEMORY_UTILIZATION,
-    PRESSURE_CPU, PRESSURE_IO, PRESSURE_MEMORY, PROCESS_CPU, PROCESS_RSS, SELF_CPU, TREE_CPU, TREE_RSS,
+    CPU_THROTTLED, CPU_UTILIZATION, DESCS, DISK_FREE, DISK_TOTAL, DISK_UTILIZATION, MEMORY_USED,
+    MEMORY_UTILIZATION, PRESSURE_CPU, PRESSURE_IO, PRESSURE_MEMORY, PROCESS_CPU, PROCESS_RSS, SELF_CPU,
+    TREE_CPU, TREE_RSS,
 };
 pub use failure::Failure;
 pub use promised::PROMISED;
@@ -59,7 +60,11 @@ mod processes;
 #[cfg(tg_linux)]
 mod pseudo_file;
 #[cfg(tg_linux)]
+mod quota;
+#[cfg(tg_linux)]
 mod rate;
+#[cfg(tg_linux)]
+mod throttling;
 #[cfg(tg_linux)]
 mod tree;
 

@@ -1,5 +1,7 @@
 //! The kernel's texts, as bytes. Every function is pure, takes anything and never fails loudly.
 
+use crate::quota::Slice;
+
 /// The whole text as one number in decimal; spaces and line ends around it do not count.
 pub(crate) fn number(text: &[u8]) -> Option<u64> {
     let digits = text.trim_ascii();
@@ -43,17 +45,12 @@ pub(crate) fn limit_in_bytes(text: &[u8]) -> Option<u64> {
     number(text).filter(|limit| *limit < 1 << 62)
 }
 
-/// A quota of version 2 (`quota period`), in CPUs.
-pub(crate) fn cpu_max(text: &[u8]) -> Option<f64> {
+/// A quota of version 2 (`quota period`); nothing for `max`.
+pub(crate) fn cpu_max(text: &[u8]) -> Option<Slice> {
     let mut words = words(text);
     let quota = number(words.next()?)?;
     let period = words.next().map_or(Some(100_000), number)?;
-    cpus(quota, period)
-}
-
-/// A quota and its period, in CPUs; nothing when one of them is 0.
-pub(crate) fn cpus(quota: u64, period: u64) -> Option<f64> {
-    (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
+    Slice::new(quota, period)
 }
 
 /// How many CPUs a list such as `0-3,8` names; nothing for an empty or malformed one.
@@ -378,7 +375,7 @@ mod tests {
             (b"100000 0", None),
             (b"", None),
         ] {
-            assert_eq!(cpu_max(text), want, "{:?}", String::from_utf8_lossy(text));
+            assert_eq!(cpu_max(text).map(Slice::cpus), want, "{:?}", String::from_utf8_lossy(text));
         }
     }
 

@@ -1,12 +1,13 @@
 //! A process, this one as a rule, and its descendants as an extra.
 
 use crate::{
-    Failure, PROCESS_CPU, PROCESS_RSS, Sink, TREE_RSS,
+    CPU_THROTTLED, Failure, PROCESS_CPU, PROCESS_RSS, Sink, TREE_RSS,
     failure::Health,
     host::{Host, page_bytes, ticks_per_second},
     parse,
     pseudo_file::{Buffer, PseudoFile, ReadError},
     rate::{Advance, Rate},
+    throttling::Throttling,
     tree::Tree,
 };
 
@@ -20,9 +21,11 @@ pub struct ProcessSampler {
     stat: PseudoFile,
     rate: Rate,
     tree: Tree,
+    throttling: Throttling,
     rss_health: Health,
     cpu_health: Health,
     tree_health: Health,
+    throttling_health: Health,
     failures: Vec<Failure>,
 }
 
@@ -44,9 +47,11 @@ impl ProcessSampler {
             stat: host.file(&format!("{folder}/stat")),
             rate: Rate::default(),
             tree: Tree::new(host, folder),
+            throttling: Throttling::new(host.clone(), folder),
             rss_health: Health::default(),
             cpu_health: Health::default(),
             tree_health: Health::default(),
+            throttling_health: Health::default(),
             failures: Vec::new(),
         }
     }
@@ -75,13 +80,17 @@ impl ProcessSampler {
     }
 
     /// Emits `system/process_tree/rss_bytes` and, from the second tick on,
-    /// `system/process_tree/cpu_utilization`.
+    /// `system/process_tree/cpu_utilization`; where a CPU quota binds,
+    /// `system/process/cpu_throttled_seconds_total`.
     pub fn sample_extras(&mut self, monotonic_ns: u64, sink: &mut Sink<'_>) {
-        if !self.tree_health.is_due() {
-            return;
+        if self.tree_health.is_due() {
+            let outcome = self.tree.sample(monotonic_ns, &mut self.buffer, sink);
+            self.tree_health.note(&TREE_RSS, outcome, &mut self.failures);
         }
-        let outcome = self.tree.sample(monotonic_ns, &mut self.buffer, sink);
-        self.tree_health.note(&TREE_RSS, outcome, &mut self.failures);
+        if self.throttling_health.is_due() {
+            let outcome = self.throttling.sample(&mut self.buffer, sink);
+            self.throttling_health.note(&CPU_THROTTLED, outcome, &mut self.failures);
+        }
     }
 
     /// What could not be read since the last call.

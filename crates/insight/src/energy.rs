@@ -82,6 +82,11 @@ impl Meter {
         Reading { joules: self.joules, oddity: None }
     }
 
+    /// Whether it reads less than it has been: what it burns is not counted until it is there again.
+    pub fn is_behind(&self) -> bool {
+        self.base_time_ns != self.time_ns
+    }
+
     /// Takes a reading. None for one that is older than the last, or is no energy: it changes nothing. The
     /// last once more gives the same again.
     pub fn read(&mut self, time_ns: i64, raw_joules: f64, limit_watts: Option<f64>) -> Option<Reading> {

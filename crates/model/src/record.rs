@@ -310,18 +310,29 @@ impl RunRecord {
     /// the order in which spools arrive does not matter.
     ///
     /// A session joins the attempt before it while one of that attempt's sessions lives, unless it
-    /// brings another job token or a higher restart count.
+    /// brings another job token or a higher restart count. Clocks of a job's hosts may be minutes apart, so that
+    /// one that names the job, and is of a rank that the attempt lacks, joins it whenever it seems to have started.
     fn regroup(&mut self) {
         let mut attempts: Vec<Attempt> = Vec::new();
         let mut covered_ns = i64::MIN;
         let covers = self.covers_ns();
-        for (session, session_covered_ns) in self.sessions.iter_mut().zip(covers) {
+        // Where the sessions of the latest attempt begin.
+        let mut first = 0;
+        for (at, session_covered_ns) in covers.into_iter().enumerate() {
+            let (before, after) = self.sessions.split_at_mut(at);
+            let Some(session) = after.first_mut() else { break };
             let facts = &session.facts;
+            let is_lacking = || {
+                let is_of_job = !facts.job_token.is_empty() && facts.rank.is_some();
+                is_of_job && before[first..].iter().all(|other| other.completes(facts))
+            };
             let joins = attempts.last_mut().filter(|latest| {
                 let same_job = facts.job_token.is_empty()
                     || latest.job_token.is_empty()
                     || facts.job_token == latest.job_token;
-                session.started_ns < covered_ns && same_job && facts.restart_count <= latest.restart_count
+                same_job
+                    && facts.restart_count <= latest.restart_count
+                    && (session.started_ns < covered_ns || is_lacking())
             });
             if let Some(latest) = joins {
                 if latest.job_token.is_empty() {
@@ -336,6 +347,7 @@ impl RunRecord {
                     restart_count: facts.restart_count,
                 });
                 covered_ns = session_covered_ns;
+                first = at;
             }
             session.attempt = attempts.len() as u32;
         }
@@ -430,6 +442,16 @@ impl Session {
             && self.facts.rank == other.facts.rank
             && self.facts.pid != other.facts.pid
             && self.facts.host == other.facts.host
+    }
+
+    /// Whether it is another rank of the same start of the same job.
+    fn completes(&self, facts: &SessionFacts) -> bool {
+        let (own, other) = (&self.facts, facts);
+        own.job_token == other.job_token
+            && own.restart_count == other.restart_count
+            && own.world_size == other.world_size
+            && own.rank.is_some()
+            && own.rank != other.rank
     }
 
     /// Whether that is sure: the other missed two heartbeats while this one lived.
@@ -570,6 +592,24 @@ mod tests {
             attempts(&record(&[(1, 0, "j", 0, None), (2, 1, "j", 0, None), (3, 2, "", 0, None)])),
             [1, 1, 1]
         );
+    }
+
+    #[test]
+    fn ranks_of_one_job_are_one_attempt_though_their_clocks_are_far_apart() {
+        let of = |told: &[(u32, i64, &str, u32)]| {
+            let mut run = RunRecord::new(RunPath::default(), T0);
+            for (at, (rank, seconds, token, world)) in (1_u8..).zip(told) {
+                let mut event = event(*seconds, token, 0, None);
+                (event.facts.rank, event.facts.world_size) = (Some(*rank), Some(*world));
+                run.apply(&RunChange { session: Some(([at; 16], event)), ..RunChange::default() }, T0);
+            }
+            attempts(&run)
+        };
+        assert_eq!(of(&[(0, 0, "j", 4), (1, 600, "j", 4), (2, -900, "j", 4), (3, 1, "j", 4)]), [1, 1, 1, 1]);
+        assert_eq!(of(&[(0, 0, "", 2), (1, 600, "", 2)]), [1, 2], "nobody says that they are of one job");
+        assert_eq!(of(&[(0, 0, "j", 2), (1, 0, "j", 2), (1, 600, "j", 2), (0, 600, "j", 2)]), [1, 1, 2, 2]);
+        assert_eq!(of(&[(0, 0, "j", 2), (1, 600, "k", 2)]), [1, 2]);
+        assert_eq!(of(&[(0, 0, "j", 4), (1, 600, "j", 2)]), [1, 2], "a job that was made smaller");
     }
 
     #[test]

@@ -27,9 +27,62 @@ pub(crate) fn only(labels: &Labels, names: &[String]) -> Labels {
     Labels::from_pairs(labels.iter().filter(|(known, _)| names.iter().any(|name| name == known)))
 }
 
+/// Whether a label goes away with the metric's name.
+pub(crate) fn describes(name: &str) -> bool {
+    DESCRIBING.contains(&name)
+}
+
 /// `labels` without the metric's name and what describes it.
 pub(crate) fn without_name(labels: &Labels) -> Labels {
     without(labels, &DESCRIBING)
+}
+
+/// Writes what [`only`] would keep, so that equal texts mean equal labels; nothing is allocated for it.
+pub(crate) fn write_only(labels: &Labels, names: &[String], into: &mut String) {
+    into.clear();
+    let kept = labels.iter().filter(|(known, _)| names.iter().any(|name| name == known));
+    write_all(kept, into);
+}
+
+/// Writes what [`without`] would keep, as [`write_only`] does.
+pub(crate) fn write_without(labels: &Labels, names: &[&str], into: &mut String) {
+    into.clear();
+    write_all(labels.iter().filter(|(known, _)| !names.contains(known)), into);
+}
+
+/// Each text with its length before it, since any character may be in it.
+fn write_all<'l>(pairs: impl Iterator<Item = (&'l str, &'l str)>, into: &mut String) {
+    for text in pairs.flat_map(|(name, value)| [name, value]) {
+        let mut rest = text.len();
+        // Digits to the base of 64, all of them ASCII, the last one marked.
+        while rest >= 64 {
+            into.push((rest % 64) as u8 as char);
+            rest /= 64;
+        }
+        into.push((rest as u8 + 64) as char);
+        into.push_str(text);
+    }
+}
+
+/// Numbers for different texts, from 0 on.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers(std::collections::HashMap<Box<str>, usize>);
+
+impl Numbers {
+    /// The number of a text; new ones get the next.
+    pub(crate) fn of(&mut self, text: &str) -> usize {
+        if let Some(number) = self.0.get(text) {
+            return *number;
+        }
+        let next = self.0.len();
+        self.0.insert(text.into(), next);
+        next
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
 }
 
 /// The hash of a label set that Prometheus samples by: xxHash64 over length-prefixed texts.
@@ -104,6 +157,33 @@ fn xxhash64(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn written_labels_are_equal_only_where_the_labels_are() {
+        let long = "x".repeat(200);
+        let sets = [
+            Labels::default(),
+            Labels::from_pairs([("a", "b"), ("c", "d")]),
+            Labels::from_pairs([("a", "bc"), ("c", "d")]),
+            Labels::from_pairs([("ab", "c"), ("c", "d")]),
+            Labels::from_pairs([("a", "bAc"), ("z", "d")]),
+            Labels::from_pairs([("a", long.as_str())]),
+            Labels::from_pairs([("a", &long[1..])]),
+            Labels::from_pairs([("a", "b")]),
+        ];
+        let names = ["a", "ab", "c"].map(str::to_owned);
+        let (mut one, mut other) = (String::new(), String::new());
+        for a in &sets {
+            for b in &sets {
+                write_only(a, &names, &mut one);
+                write_only(b, &names, &mut other);
+                assert_eq!(one == other, only(a, &names) == only(b, &names), "{a} {b}");
+                write_without(a, &["c"], &mut one);
+                write_without(b, &["c"], &mut other);
+                assert_eq!(one == other, without(a, &["c"]) == without(b, &["c"]), "{a} {b}");
+            }
+        }
+    }
 
     #[test]
     fn xxhash_gives_the_published_values() {

@@ -31,12 +31,13 @@ pub use advice::{Advice, Fix};
 pub use answer::{Answer, Data, Run, Stats};
 pub use error::{QueryError, Span};
 pub use functions::{FunctionHelp, function_help, function_names};
-pub use limits::{Cancel, Charge, Limits, Memory};
+pub use limits::{Cancel, Charge, Held, Limits, Memory};
 pub use memory::MemorySource;
 pub use query::{Options, Query, ValueType};
-pub use rewrite::{format_query, parse_selector, query_tree, rename_metrics, restrict};
+pub use rewrite::{Bar, bars, format_query, parse_selector, query_tree, raw_range, rename_metrics, restrict};
 pub use source::{
     Chunk, Columns, MatchOp, Matcher, PatternError, Select, Series, Source, SourceError, Summary,
 };
 pub use syntax::{Place, ValueForm, Wants, place_at, selectors_in, takes_counters};
+pub use template::Message;
 pub use vocabulary::{WordPlace, aggregation_help, keyword_help};

@@ -51,9 +51,30 @@ impl Memory {
         Self(Arc::new(Pool { max_bytes, taken: AtomicU64::new(0) }))
     }
 
+    /// Takes `bytes` for what a source keeps between queries, until it is dropped; nothing where there is
+    /// not as much left.
+    pub fn hold(&self, bytes: u64) -> Option<Held> {
+        let held = Held { memory: self.clone(), bytes };
+        let taken = self.0.taken.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        (taken <= self.0.max_bytes).then_some(held)
+    }
+
     /// What is held at the moment, bytes.
     pub fn taken(&self) -> u64 {
         self.0.taken.load(Ordering::Relaxed)
+    }
+}
+
+/// Memory that is held for no query of its own; given back when dropped.
+#[derive(Debug)]
+pub struct Held {
+    memory: Memory,
+    bytes: u64,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.memory.0.taken.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

@@ -193,6 +193,11 @@ fn number(text: &str) -> Option<f64> {
     text.parse().ok()
 }
 
+/// A pattern, as `=~` has it, that fits this text only. In PromQL it stands in quotes.
+pub fn pattern_of(text: &str) -> String {
+    regex::escape(text)
+}
+
 /// Reads a duration such as `1h30m`, `90s`, `0`, `-5m`, or plain seconds; in milliseconds.
 pub fn parse_duration_ms(text: &str) -> Option<i64> {
     let (negative, body) = match text.strip_prefix('-') {

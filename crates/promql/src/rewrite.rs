@@ -11,6 +11,79 @@ use crate::plan::{Kind, Node};
 use crate::source::{MatchOp, Matcher};
 use crate::syntax;
 
+/// A part of a condition that holds something against a number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bar {
+    /// What is held against it, as a query of its own.
+    pub expr: String,
+    /// `>`, `>=`, `<`, `<=`, `==` or `!=`, with the number on its right.
+    pub op: &'static str,
+    /// The number.
+    pub value: f64,
+}
+
+/// What a condition holds against numbers, in the order of the text: both sides of `and` and `or`, the first
+/// of `unless`. Nothing where it compares in other ways.
+pub fn bars(text: &str) -> Result<Vec<Bar>, QueryError> {
+    with_expr(text, |expr| {
+        let mut found = Vec::new();
+        let mut todo = vec![&*expr];
+        while let Some(expr) = todo.pop() {
+            match expr {
+                Expr::Paren(paren) => todo.push(&paren.expr),
+                Expr::Binary(binary) if binary.op.is_set_operator() => {
+                    if binary.op.to_string() != "unless" {
+                        todo.push(&binary.rhs);
+                    }
+                    todo.push(&binary.lhs);
+                }
+                Expr::Binary(binary) if binary.op.is_comparison_operator() && !binary.return_bool() => {
+                    found.extend(bar(&binary.op.to_string(), &binary.lhs, &binary.rhs));
+                }
+                _ => {}
+            }
+        }
+        found
+    })
+}
+
+/// The range of a query that is raw samples up to the time it is asked for, such as `x[5m]`; none of one that is moved
+/// by `offset` or `@`, and of anything else.
+pub fn raw_range(text: &str) -> Option<std::time::Duration> {
+    let range = with_expr(text, |expr| {
+        let mut expr = &*expr;
+        while let Expr::Paren(paren) = expr {
+            expr = &paren.expr;
+        }
+        match expr {
+            Expr::MatrixSelector(raw) if raw.vs.offset.is_none() && raw.vs.at.is_none() => Some(raw.range),
+            _ => None,
+        }
+    });
+    range.ok().flatten()
+}
+
+fn bar(op: &str, left: &Expr, right: &Expr) -> Option<Bar> {
+    // Each with what it is when the sides change places.
+    const OPS: [(&str, &str); 6] =
+        [(">", "<"), (">=", "<="), ("<", ">"), ("<=", ">="), ("==", "=="), ("!=", "!=")];
+    let (as_is, turned) = OPS.into_iter().find(|(known, _)| *known == op)?;
+    match (number_of(left), number_of(right)) {
+        (None, Some(value)) => Some(Bar { expr: left.to_string(), op: as_is, value }),
+        (Some(value), None) => Some(Bar { expr: right.to_string(), op: turned, value }),
+        _ => None,
+    }
+}
+
+fn number_of(expr: &Expr) -> Option<f64> {
+    match expr {
+        Expr::NumberLiteral(literal) => Some(literal.val),
+        Expr::Paren(paren) => number_of(&paren.expr),
+        Expr::Unary(unary) => number_of(&unary.expr).map(|value| -value),
+        _ => None,
+    }
+}
+
 /// Formats a query as Prometheus' `format_query` does: one part a line where it is long.
 pub fn format_query(text: &str) -> Result<String, QueryError> {
     with_expr(text, |expr| expr.prettify())

@@ -648,6 +648,27 @@ impl RunCore {
         }
     }
 
+    /// Notes that this process entered an operation of a group of ranks, or that it completed it.
+    fn note_collective(&self, number: i64, group: &str, is_completed: bool) {
+        if let Some(client) = self.client_if_open() {
+            client.collective(group, number, is_completed);
+        }
+    }
+
+    /// Tells what a file of PyTorch's flight recorder says; the number of groups, and what was wrong with it.
+    fn read_flight_recorder(
+        &self,
+        py: Python<'_>,
+        path: std::path::PathBuf,
+        rank: Option<u32>,
+    ) -> (usize, Option<String>) {
+        let Some(client) = self.client_if_open() else { return (0, None) };
+        match py.detach(|| client.report_flight_recorder(&path, rank)) {
+            Ok(groups) => (groups, None),
+            Err(error) => (0, Some(error.to_string())),
+        }
+    }
+
     /// Opens the context whose step a `log` without one takes.
     fn begin_step(&self, step: i64) {
         if let Some(client) = self.client().filter(|_| !self.disabled) {

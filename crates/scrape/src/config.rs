@@ -14,8 +14,11 @@ use crate::yaml::{self, DOCUMENT_BYTES_MAX, Fault};
 
 /// How often a target is scraped unless something else is said.
 pub const INTERVAL_DEFAULT: Duration = Duration::from_mins(1);
-/// How long a scrape may take unless something else is said; never longer than the interval.
+/// How long a scrape may take unless something else is said; a configuration never allows more than the interval.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// How long a scrape of a URL may take where the interval is shorter: how often to look says nothing of how fast a
+/// target answers. The scrapes that come due meanwhile are left out.
+pub const TIMEOUT_OF_URL_MIN: Duration = Duration::from_secs(1);
 /// Largest page, unpacked, where `body_size_limit` says nothing or 0; bytes.
 pub const BODY_BYTES_DEFAULT: usize = 16 << 20;
 /// Largest `body_size_limit`, bytes.
@@ -295,7 +298,7 @@ impl Config {
             }
             let mut job = Job::new(if at == 0 { "scrape".into() } else { format!("scrape-{}", at + 1) });
             job.interval = interval;
-            job.timeout = TIMEOUT_DEFAULT.min(interval);
+            job.timeout = TIMEOUT_DEFAULT.min(interval.max(TIMEOUT_OF_URL_MIN));
             scheme.clone_into(&mut job.scheme);
             if !matches!(uri.path(), "" | "/") {
                 uri.path().clone_into(&mut job.metrics_path);

@@ -64,7 +64,8 @@ pub(crate) fn settle(job: &Job, group: &Group, address: &str) -> Result<Found, S
     }
     let interval = span(&labels, "__scrape_interval__")?;
     let timeout = span(&labels, "__scrape_timeout__")?;
-    if timeout > interval {
+    // A job that has more time than its interval, as that of a URL may, was made so.
+    if timeout > interval && job.timeout <= job.interval {
         return Err(format!("target `{address}`: its timeout is longer than its interval"));
     }
     let url = url(job, &labels)?;

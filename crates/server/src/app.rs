@@ -61,6 +61,10 @@ pub(crate) struct Shared {
     pub(crate) nodes: crate::node::Nodes,
     /// What events of nodes come to.
     pub(crate) fleet: crate::fleet::Fleet,
+    /// What holds runs up.
+    pub(crate) verdicts: crate::verdicts::Verdicts,
+    /// What is done about incidents.
+    pub(crate) remedy: crate::remediation::Remedy,
     /// What changed lately.
     pub(crate) live: Live,
     /// Turns true when the server stops.
@@ -93,8 +97,12 @@ pub(crate) struct Shared {
     pub(crate) url: String,
     /// What tells of alerts.
     pub(crate) notifier: Mutex<Notifier>,
+    /// Silences, and whom what was told.
+    pub(crate) book: Arc<crate::notify::Book>,
     /// How settings were read anew.
     pub(crate) reloads: Reloads,
+    /// Facts of the site.
+    pub(crate) site: crate::own::Facts,
 }
 
 /// Where a server listens beside its main port; none where that was not free.

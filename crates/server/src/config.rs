@@ -5,7 +5,9 @@
 
 mod alerting;
 mod otlp;
+mod remediation;
 mod retention;
+mod site;
 mod storage;
 mod tls;
 
@@ -21,7 +23,10 @@ use crate::reload::Reread;
 
 pub use alerting::AlertingConfig;
 pub use otlp::OtlpConfig;
+pub use remediation::RemediationConfig;
 pub use retention::RetentionConfig;
+pub use site::{EngineGpus, Objectives, Price, SiteConfig};
+pub(crate) use storage::header;
 pub use storage::{StorageConfig, StorageKind};
 pub use tls::TlsConfig;
 
@@ -33,6 +38,10 @@ impl Secret {
     /// The text itself.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    pub(crate) fn new(text: &str) -> Self {
+        Self(text.to_owned())
     }
 
     /// Whether there is none.
@@ -94,8 +103,12 @@ pub struct Config {
     pub starter_rules: bool,
     /// Whom alerts are told to.
     pub alerting: AlertingConfig,
+    /// What is done about incidents.
+    pub remediation: RemediationConfig,
     /// How long what is kept, and how many series there may be.
     pub retention: RetentionConfig,
+    /// What its cards cost, and what is promised of models.
+    pub site: SiteConfig,
     /// What is done with telemetry that comes in by OTLP.
     pub otlp: OtlpConfig,
     /// Whether own metrics and states of runs are stored.
@@ -252,8 +265,16 @@ pub const FIELDS: [Field; COUNT] = {
 };
 
 /// The tables of settings, in the order in which help and reference show them.
-const PARTS: [&[Field]; 6] =
-    [&SETTINGS, &tls::FIELDS, &alerting::FIELDS, &storage::FIELDS, &retention::FIELDS, &otlp::FIELDS];
+const PARTS: [&[Field]; 8] = [
+    &SETTINGS,
+    &tls::FIELDS,
+    &alerting::FIELDS,
+    &remediation::FIELDS,
+    &site::FIELDS,
+    &storage::FIELDS,
+    &retention::FIELDS,
+    &otlp::FIELDS,
+];
 
 const COUNT: usize = {
     let (mut count, mut part) = (0, 0);
@@ -577,7 +598,9 @@ impl Default for Config {
             rule_interval: Duration::from_secs(15),
             starter_rules: true,
             alerting: AlertingConfig::default(),
+            remediation: RemediationConfig::default(),
             retention: RetentionConfig::default(),
+            site: SiteConfig::default(),
             otlp: OtlpConfig::default(),
             own_metrics: true,
             own_metrics_interval: Duration::from_secs(15),

@@ -10,9 +10,10 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone)]
 pub(crate) struct ApiError {
     status: StatusCode,
-    message: String,
-    hint: String,
+    message: Box<str>,
+    hint: Box<str>,
     reasons: Vec<String>,
+    field: Option<Box<str>>,
     retry_after_seconds: Option<u32>,
 }
 
@@ -37,6 +38,9 @@ pub(crate) struct ErrorDetail {
     /// Every reason on its own, where there may be several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) reasons: Vec<String>,
+    /// The input that is wrong, where it is one of several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) field: Option<String>,
 }
 
 /// The detail, handed to the guard beside the answer.
@@ -77,9 +81,10 @@ impl ApiError {
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self {
             status,
-            message: message.into(),
-            hint: String::new(),
+            message: message.into().into_boxed_str(),
+            hint: Box::default(),
             reasons: Vec::new(),
+            field: None,
             retry_after_seconds: None,
         }
     }
@@ -114,7 +119,7 @@ impl ApiError {
     /// Adds the next step.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = hint.into();
+        self.hint = hint.into().into_boxed_str();
         self
     }
 
@@ -122,6 +127,13 @@ impl ApiError {
     #[must_use]
     pub(crate) fn reasons(mut self, reasons: Vec<String>) -> Self {
         self.reasons = reasons;
+        self
+    }
+
+    /// Names the input that is wrong.
+    #[must_use]
+    pub(crate) fn field(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into().into_boxed_str());
         self
     }
 
@@ -170,10 +182,11 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let detail = ErrorDetail {
             code: code_of(self.status).to_owned(),
-            message: self.message,
-            hint: self.hint,
+            message: self.message.into(),
+            hint: self.hint.into(),
             request_id: String::new(),
             reasons: self.reasons,
+            field: self.field.map(String::from),
         };
         let mut response = (self.status, Json(ErrorBody { error: detail.clone() })).into_response();
         if let Some(seconds) = self.retry_after_seconds {

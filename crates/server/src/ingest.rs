@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use model::{AttributeValue, RunChange, RunPath, SeriesIdentity, TagChange, WriterId, series_identity};
+use model::{
+    AttributeValue, Event, RunChange, RunId, RunPath, SeriesIdentity, TagChange, WriterId, series_identity,
+};
 use store::{AppendError, Batch, Receipt, SeriesBatch};
 use wire::push::{
     Count, Elsewhere, PushError, PushRequest, PushResponse, REFUSED_SERIES_MAX, Read, RefusedSeries, Series,
@@ -14,6 +16,7 @@ use wire::push::{
 use crate::app::Shared;
 use crate::claims;
 use crate::far::Outgoing;
+use crate::verdicts::Told;
 
 /// Longest of a run's four names, bytes.
 const RUN_NAME_BYTES_MAX: usize = 256;
@@ -39,6 +42,13 @@ const COUNT_MAX: u64 = 1 << 40;
 const REASON_BYTES_MAX: usize = 40;
 /// Most reasons in one request.
 const REASONS_MAX: usize = 32;
+
+/// Most events of one request of a run, and longest body of one, bytes.
+const EVENTS_MAX: usize = 1_000;
+const EVENT_BODY_BYTES_MAX: usize = 4 << 10;
+/// Who says what a run tells, and what such events may be labelled with.
+const EVENT_SOURCES: [&str; 2] = ["flight_recorder", "nccl"];
+const EVENT_LABELS: [&str; 3] = ["host", "rank", "source"];
 
 /// Prefix of the reasons that the server itself refused for, among a run's lost points.
 pub(crate) const REFUSED_PREFIX: &str = "refused/";
@@ -121,7 +131,9 @@ impl Checked {
             let labels: usize = s.identity.labels.iter().map(|(k, v)| k.len() + v.len() + 32).sum();
             labels + s.identity.display.len() + s.samples.capacity() * size_of::<model::Sample>() + 128
         };
-        1024 + self.batch.series.iter().map(series).sum::<usize>()
+        let events = self.batch.events.iter();
+        let events: usize = events.map(|event| event.text.len() + event.body.len() + 512).sum();
+        1024 + events + self.batch.series.iter().map(series).sum::<usize>()
     }
 }
 
@@ -158,7 +170,39 @@ pub(crate) fn check(shared: &Shared, request: &PushRequest) -> Result<Checked, P
         }
     }
     refused.at = None;
-    Ok(Checked { places, elsewhere, ..checked(Some((writer, request.sequence)), change, series, refused) })
+    let events = check_events(&change.path, request, &mut refused);
+    let mut checked = checked(Some((writer, request.sequence)), change, series, refused);
+    checked.batch.events = events;
+    Ok(Checked { places, elsewhere, ..checked })
+}
+
+/// What a process of a run may tell of: how far ranks are in their collective operations. Who else's events are
+/// on a run is not its to say, so they are known by the run as well as by their key.
+fn check_events(path: &RunPath, request: &PushRequest, refused: &mut Refused) -> Vec<Event> {
+    let id = path.id().to_string();
+    let mut events = Vec::new();
+    for (at, event) in request.events.iter().enumerate() {
+        let mut event = event.to_model();
+        let is_told_here = event.kind == "run"
+            && event.label("source").is_some_and(|source| EVENT_SOURCES.contains(&source))
+            && at < EVENTS_MAX
+            && event.body.len() <= EVENT_BODY_BYTES_MAX;
+        if !is_told_here {
+            refused.add("event", 1, || {
+                let source = event.label("source").unwrap_or_default();
+                shorten(format!(
+                    "an event of the kind {:?} from {source:?} is none that a run tells",
+                    event.kind
+                ))
+            });
+            continue;
+        }
+        event.labels.retain(|(name, _)| EVENT_LABELS.contains(&name.as_str()));
+        event.labels.push(("run_id".into(), id.clone()));
+        event.key = format!("{id}/{}", event.key);
+        events.extend(crate::node::bounded_event(event, refused));
+    }
+    events
 }
 
 /// What was checked by other means than [`check`].
@@ -183,6 +227,8 @@ pub(crate) fn store(
     door: &'static str,
 ) -> Result<PushResponse, AppendError> {
     let Checked { batch, run, mut refused, places, elsewhere } = checked;
+    let session = batch.change.as_ref().and_then(|change| change.session.as_ref());
+    let told = Told::of_run(run.id(), &batch.series, session.map(|(_, event)| event));
     let receipt = keep(shared, batch, &run).inspect_err(|error| {
         shared.metrics.requests.add(&[door, outcome(error)], 1);
     })?;
@@ -193,6 +239,9 @@ pub(crate) fn store(
     } else {
         shared.metrics.requests.add(&[door, "stored"], 1);
         shared.metrics.samples.add(&[door], receipt.stored);
+        if !is_of_earlier_attempt(shared, id, receipt.attempt) {
+            shared.verdicts.take(told);
+        }
     }
     for (place, reason, count) in &receipt.refused_series {
         if let Some(at) = places.get(*place) {
@@ -216,6 +265,12 @@ pub(crate) fn store(
         elsewhere,
         refused_series,
     })
+}
+
+/// Whether what a process sent is of an attempt before the latest: its steps were done, and say nothing of now.
+fn is_of_earlier_attempt(shared: &Shared, run: RunId, attempt: u32) -> bool {
+    let latest = shared.store.run(run).and_then(|run| run.attempts.last().map(|latest| latest.number));
+    attempt > 0 && latest.is_some_and(|latest| attempt < latest)
 }
 
 /// Stores a batch here, and queues it for the far storage where there is one. A delivery that the

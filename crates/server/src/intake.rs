@@ -199,7 +199,8 @@ impl Intake {
     }
 }
 
-/// The same as [`keep`], with what the samples are under canonical names. The receipt is of the originals.
+/// The same as [`keep`] and [`keep_of_runs`], with what the samples are under canonical names. The receipt is of the
+/// originals.
 pub(crate) fn keep_canonical(
     shared: &Shared,
     origin: Origin,
@@ -208,10 +209,13 @@ pub(crate) fn keep_canonical(
     let originals = batch.series.len();
     let look = match origin {
         Origin::Elsewhere => shared.engine_watch.look(&shared.store, shared.canon.vocabulary(), &mut batch),
-        Origin::Agent => None,
+        Origin::Agent | Origin::Telemetry => None,
     };
     let made = shared.canon.apply(&shared.store, origin, &mut batch);
-    let mut receipt = keep(shared, batch)?;
+    let mut receipt = match origin {
+        Origin::Telemetry => keep_of_runs(shared, batch)?,
+        Origin::Agent | Origin::Elsewhere => keep(shared, batch)?,
+    };
     shared.canon.settled(&receipt);
     if !receipt.gone.is_empty() {
         shared.engine_watch.forget_numbers();
@@ -328,6 +332,19 @@ pub(crate) fn own_identity<'l>(
 }
 
 /// The series that labels name, or why there can't be one.
+/// Whether [`Intake::own`] surely keeps a series under these very labels.
+pub(crate) fn keeps_as_is(labels: &Labels) -> bool {
+    let is_plain = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':'));
+    labels.len() <= LABELS_PER_SERIES_MAX
+        && !labels.metric().is_empty()
+        && is_plain(labels.metric())
+        && labels.iter().all(|(name, value)| {
+            !REFUSED_LABELS.contains(&name)
+                && name.len() <= NAME_BYTES_MAX
+                && value.len() <= LABEL_VALUE_BYTES_MAX
+        })
+}
+
 fn identity<'l>(
     labels: impl Iterator<Item = (&'l str, &'l str)>,
     is_own: bool,

@@ -18,6 +18,7 @@ mod api;
 mod app;
 mod backup_place;
 mod board;
+pub mod calc;
 mod canonical;
 mod claims;
 mod clock;
@@ -53,6 +54,7 @@ mod peak;
 mod points;
 mod query;
 mod reload;
+mod remediation;
 mod ruling;
 mod scraping;
 mod serve;
@@ -63,6 +65,7 @@ mod tls;
 mod ui;
 mod unpack;
 mod upkeep;
+mod verdicts;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -79,6 +82,7 @@ pub use export::{Ask, Format, Unusable, parquet_points};
 pub use far::{FarError, Finding, check_storage};
 pub use notify::NotifyError;
 pub use reload::Reread;
+pub use remediation::PolicyError;
 pub use ruling::RulesError;
 pub use scraping::ScrapingError;
 pub use starters::rules as starter_rules;
@@ -87,6 +91,18 @@ pub use tls::TlsError;
 /// The OpenAPI description of the HTTP API, as JSON.
 pub fn openapi() -> String {
     api::openapi_json()
+}
+
+/// The receivers of a file, each with its kind, or what is wrong with it.
+pub fn check_receivers(path: &std::path::Path) -> Result<Vec<String>, NotifyError> {
+    let config = config::AlertingConfig { receivers_file: Some(path.to_owned()), ..Default::default() };
+    notify::Notifier::plan(&config).map(|plan| plan.shown())
+}
+
+/// A condition on an alert's labels, such as `severity="page"`, as `POST /api/tg/v1/silences` takes it.
+pub fn alert_condition(text: &str) -> Result<serde_json::Value, String> {
+    let condition = notify::Condition::parse(text)?;
+    serde_json::to_value(condition).map_err(|error| error.to_string())
 }
 
 /// What is missing, and why, as `GET /api/tg/v1/runs/{run_id}/missing` writes it.
@@ -110,6 +126,13 @@ pub struct Route {
 /// Every path of the API, ours and Prometheus', with who may ask it.
 pub fn routes() -> Vec<Route> {
     api::routes()
+}
+
+/// Checks the text of a policy of remediation: its name, revision and numbers of pools and actions, or all that
+/// is wrong with it.
+pub fn check_policy(text: &str) -> Result<(String, u64, usize, usize), Vec<String>> {
+    let policy = remediation::parse(text)?;
+    Ok((policy.name, policy.revision, policy.pools.len(), policy.rules.len()))
 }
 
 /// The word in `known` that was probably meant by `word`.
@@ -151,9 +174,12 @@ pub enum StartError {
     /// The rules can't be used.
     #[error(transparent)]
     Rules(#[from] RulesError),
-    /// An Alertmanager's address can't be used.
+    /// Whom alerts are told to can't be used.
     #[error(transparent)]
     Notify(#[from] NotifyError),
+    /// The policy of remediation can't be used.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// Names can't be made canonical.
     #[error(transparent)]
     Canon(#[from] CanonError),
@@ -181,8 +207,9 @@ impl StartError {
             Self::Store(_) => "check that the directory exists, is yours and its disk is not full".into(),
             Self::Scraping(_) => "docs/guides/scraping.md shows how targets are written".into(),
             Self::Far(_) => "docs/guides/far-storage.md shows what `[storage]` needs".into(),
-            Self::Notify(_) => "docs/guides/rules.md shows how Alertmanagers are written".into(),
+            Self::Notify(_) => "docs/guides/alerting.md shows how Alertmanagers and receivers are written".into(),
             Self::Rules(_) => "`truegauge rules check FILE` says all that is wrong with a file".into(),
+            Self::Policy(_) => "`truegauge remediation check FILE` says all that is wrong with a policy; docs/guides/remediation.md shows how one is written".into(),
             Self::Canon(_) => "docs/guides/engines.md shows how a vocabulary is written".into(),
             Self::Circle { .. } => "set `otlp_forward_traces_url` to the other backend's address, or leave it out".into(),
             Self::Threads(_) => "raise the limit on processes (`ulimit -u`)".into(),
@@ -225,17 +252,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let tls = tls::Tls::of(&config.tls)?;
     let targets = scraping::targets(&config)?;
     let groups = ruling::groups(&config)?;
-    let receivers = notify::Notifier::targets(&config.alerting)?;
-    let notifier = notify::Notifier::start(receivers, config.alerting.queue_max, notify::Notifier::default())
-        .map_err(StartError::Threads)?;
+    let policy = remediation::load(&config.remediation)?;
+    let told = notify::Notifier::plan(&config.alerting)?;
     let address = config.listen;
     let main = bind(address).map_err(|source| StartError::Bind { address, source })?;
-    let options = store::Options {
-        seal_points: config.seal_points,
-        seal_age_ns: config.seal_age.as_nanos().try_into().unwrap_or(i64::MAX),
-        ..config.retention.options(config.reserve_bytes)
-    };
-    let store = Store::open(&config.data_dir, options)?;
+    let store = Store::open(&config.data_dir, store_options(&config))?;
     let canon = canonical::Canon::open(&config.vocabulary_files, &store)?;
     let access = access::Access::new(&config, &store);
     if let Some(address) = open.filter(|_| !access.is_guarded()) {
@@ -252,7 +273,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let far = far::Far::start(&config, &store, runtime.handle())?;
     let streams = otlp::Streams::restore(&store);
     let fleet = fleet::Fleet::restore(&store);
+    let remedy = remediation::Remedy::restore(&store, policy);
+    let verdicts = verdicts::Verdicts::restore(&store);
     let engine_watch = engines::Watch::restore(&store).map_err(canonical::CanonError::from)?;
+    let url = url_of(addr, tls.is_some());
+    let (book, notifier) = tell(&config, &store, &url, told).map_err(StartError::Threads)?;
     let app = Arc::new(app::Shared {
         store,
         far,
@@ -263,6 +288,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         owners: owners::Owners::default(),
         nodes: node::Nodes::default(),
         fleet,
+        remedy,
+        verdicts,
         live: live::Live::new(clock::now_ms()),
         stopping,
         turns: app::Turns::new(&config),
@@ -275,10 +302,12 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         scraper: std::sync::Mutex::default(),
         ruler: std::sync::Mutex::default(),
         notifier: std::sync::Mutex::new(notifier),
+        book,
         forward: otlp::forward::Forward::of(&config.otlp),
         doors: app::Doors { grpc: grpc_addr, otlp_http: otlp_http_addr },
         reloads: reload::Reloads::new(clock::now_ms()),
-        url: url_of(addr, tls.is_some()),
+        site: own::Facts::new(&config.site),
+        url,
         config: Config { listen: addr, ..config },
     });
     let serving = serve_all(&runtime, sockets, tls.as_ref(), &app)?;
@@ -296,6 +325,32 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         serving: Some(serving),
         app,
     })
+}
+
+fn store_options(config: &Config) -> store::Options {
+    store::Options {
+        seal_points: config.seal_points,
+        seal_age_ns: config.seal_age.as_nanos().try_into().unwrap_or(i64::MAX),
+        ..config.retention.options(config.reserve_bytes)
+    }
+}
+
+/// Starts telling of alerts, beginning with what was due when the server stopped.
+fn tell(
+    config: &Config,
+    store: &Store,
+    url: &str,
+    told: notify::Plan,
+) -> std::io::Result<(Arc<notify::Book>, notify::Notifier)> {
+    let book = Arc::new(notify::Book::open(&config.data_dir, store));
+    let place = notify::Place {
+        data_dir: &config.data_dir,
+        book: &book,
+        url: ruling::outside_url(url, &config.alerting),
+        queue_max: config.alerting.queue_max,
+    };
+    let notifier = notify::Notifier::start(told, place, notify::Notifier::default())?;
+    Ok((book, notifier))
 }
 
 /// Threads for everything that is asked of a server.
@@ -369,6 +424,8 @@ fn serve_all(
     live::spawn(app);
     own::spawn(app);
     fleet::spawn(app);
+    remediation::spawn(app);
+    verdicts::spawn(app);
     let serve = |door, router| serve::serve(door, router, Arc::clone(app), app.stopping.clone());
     let mut doors = tokio::task::JoinSet::new();
     doors.spawn(serve(main, api::router(app)));

@@ -39,11 +39,13 @@ pub(crate) struct FleetChange {
     pub(crate) hosts: BTreeSet<String>,
     /// Whether an incident did.
     pub(crate) incidents: bool,
+    /// Topics of which anything did, by their names in a stream.
+    pub(crate) topics: BTreeSet<&'static str>,
 }
 
 impl FleetChange {
     fn is_empty(&self) -> bool {
-        self.hosts.is_empty() && !self.incidents
+        self.hosts.is_empty() && !self.incidents && self.topics.is_empty()
     }
 }
 
@@ -113,6 +115,11 @@ impl Live {
         fleet.hosts.extend(hosts);
     }
 
+    /// Notes that something changed of what a stream calls `topic`.
+    pub(crate) fn topic_changed(&self, topic: &'static str) {
+        self.fleet.lock().unwrap_or_else(PoisonError::into_inner).topics.insert(topic);
+    }
+
     /// What changed of the fleet after `cursor`; nothing where that is too long ago to say.
     pub(crate) fn fleet_since(&self, cursor: u64) -> Option<FleetChange> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,6 +130,7 @@ impl Live {
         for tick in kept.ticks.iter().filter(|tick| tick.cursor > cursor) {
             change.hosts.extend(tick.fleet.hosts.iter().cloned());
             change.incidents |= tick.fleet.incidents;
+            change.topics.extend(&tick.fleet.topics);
         }
         Some(change)
     }
@@ -245,12 +253,24 @@ mod tests {
         live.incidents_changed(BTreeSet::new());
         live.tick(3);
         let change = |hosts: &[&str], incidents| {
-            Some(FleetChange { hosts: hosts.iter().map(|host| (*host).to_owned()).collect(), incidents })
+            let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
+            Some(FleetChange { hosts, incidents, ..FleetChange::default() })
         };
         assert_eq!(live.fleet_since(1_000), change(&["a", "b"], true));
         assert_eq!(live.fleet_since(1_001), change(&["a", "b"], true));
         assert_eq!(live.fleet_since(1_003), change(&[], false));
         assert_eq!(live.fleet_since(5_000), None);
+    }
+
+    #[test]
+    fn topics_are_told_once_a_tick() {
+        let live = live(&[&[1]]);
+        live.topic_changed("alerts");
+        live.topic_changed("alerts");
+        live.tick(1);
+        let topics = |cursor| live.fleet_since(cursor).unwrap().topics;
+        assert_eq!(topics(1_001), ["alerts"].into());
+        assert!(topics(1_002).is_empty());
     }
 
     #[test]

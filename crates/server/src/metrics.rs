@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use crate::own::Unstored;
+
 /// Labels of one count, in the order of their names' declaration.
 type Key = Vec<String>;
 
@@ -86,6 +88,10 @@ pub(crate) struct Metrics {
     pub(crate) tls_reloads: Family,
     /// Rules evaluated, by group and outcome.
     pub(crate) rules: Family,
+    /// See [`Family`]: what rules know, written to disk.
+    pub(crate) rules_kept: Family,
+    /// What the page said last and the store did not take.
+    pub(crate) unstored: Unstored,
     /// PromQL queries, by outcome.
     pub(crate) queries: Family,
     /// Samples that queries read.
@@ -125,6 +131,14 @@ impl Otlp {
             ),
         }
     }
+}
+
+fn rules_kept() -> Family {
+    Family::new(
+        "truegauge_rules_kept_total",
+        &["what", "outcome"],
+        "Times that the state of rules, or when they were evaluated, was written to disk, or could not be.",
+    )
 }
 
 impl Metrics {
@@ -195,6 +209,8 @@ impl Metrics {
                 &["group", "outcome"],
                 "Rules evaluated, and those that failed.",
             ),
+            rules_kept: rules_kept(),
+            unstored: Unstored::default(),
             queries: Family::new(
                 "truegauge_query_requests_total",
                 &["outcome"],
@@ -242,6 +258,7 @@ impl Metrics {
         self.access.write(&mut page);
         self.tls_reloads.write(&mut page);
         self.rules.write(&mut page);
+        self.rules_kept.write(&mut page);
         self.queries.write(&mut page);
         let classes = "truegauge_store_class_bytes";
         head(&mut page, classes, "gauge", "Bytes of segments, by what they hold.");

@@ -22,6 +22,8 @@ use crate::fleet;
 use crate::ingest::{Refused, outcome};
 use crate::intake;
 use crate::owners;
+use crate::remediation;
+use crate::verdicts;
 
 /// Longest name of a host, bytes.
 const HOST_BYTES_MAX: usize = 256;
@@ -42,6 +44,8 @@ const AGAIN_AFTER: Duration = Duration::from_millis(20);
 const REMOVED: &str = "series_removed";
 /// Reason for which a second agent's series are refused.
 const ELSEWHERE: &str = "node_reported_elsewhere";
+/// Kinds of events that nobody else may send.
+const OWN_KINDS: [&str; 2] = [fleet::INCIDENT_EVENT, remediation::REMEDIATION_EVENT];
 /// Bounds of an event, bytes: kind, key, label, text, body.
 const KIND_BYTES_MAX: usize = 40;
 const KEY_BYTES_MAX: usize = 1 << 10;
@@ -353,10 +357,17 @@ fn check_event(host: &str, mut event: Event, refused: &mut Refused) -> Option<Ev
             return None;
         }
     }
+    bounded_event(event, refused)
+}
+
+/// An event within its bounds; one that has no usable kind, key, time, label or body is refused.
+pub(crate) fn bounded_event(mut event: Event, refused: &mut Refused) -> Option<Event> {
     let kind = &event.kind;
     let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    let is_kind =
-        (1..=KIND_BYTES_MAX).contains(&kind.len()) && is_word(kind) && kind != fleet::INCIDENT_EVENT;
+    let is_kind = (1..=KIND_BYTES_MAX).contains(&kind.len())
+        && is_word(kind)
+        && !OWN_KINDS.contains(&kind.as_str())
+        && event.label("source") != Some(verdicts::SOURCE);
     let is_known = (1..=KEY_BYTES_MAX).contains(&event.key.len());
     let is_timed = event.time_ns.unsigned_abs() < TIME_NS_MAX;
     let are_labels = event.labels.len() <= LABELS_PER_SERIES_MAX

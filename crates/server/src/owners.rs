@@ -182,9 +182,9 @@ impl Inner {
     fn holders(&self, store: &Store, (node, uuid): (&Node, &str), time_ns: i64) -> Vec<Holder> {
         let mut found: Vec<Holder> = Vec::new();
         for claim in self.by_card.get(uuid).into_iter().flatten() {
-            let is_elsewhere =
-                !node.boot_id.is_empty() && !claim.boot_id.is_empty() && node.boot_id != claim.boot_id;
-            let Some(record) = store.run(claim.run).filter(|_| !is_elsewhere) else { continue };
+            // The id of a card may have been heard elsewhere; that of the boot is read on the machine.
+            let is_here = node.boot_id.is_empty() || node.boot_id == claim.boot_id;
+            let Some(record) = store.run(claim.run).filter(|_| is_here) else { continue };
             let Some(session) = record.sessions.iter().rev().find(|s| s.writer == claim.writer) else {
                 continue;
             };

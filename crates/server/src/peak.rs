@@ -96,7 +96,7 @@ pub(crate) fn of_run(run: &RunRecord) -> Result<Peak, NoPeak> {
 }
 
 /// Kinds of devices that the run's processes see.
-fn devices(run: &RunRecord) -> BTreeSet<String> {
+pub(crate) fn devices(run: &RunRecord) -> BTreeSet<String> {
     let sent = text(run, &[&format!("{ATTRIBUTE_PREFIX}gpu_model")]);
     let mut devices: BTreeSet<String> = sent.into_iter().collect();
     for report in claims::reports(run) {
@@ -142,6 +142,17 @@ pub(crate) fn model(run: &RunRecord) -> Option<Model> {
         _ => None,
     };
     Some(Model { parameters, attention })
+}
+
+/// What recomputed activations add to the operations of a token, as a factor. Where only a part of them is
+/// computed again nobody says how much that is, so there is none.
+pub(crate) fn recompute_factor(run: &RunRecord) -> Option<f64> {
+    let said = text(run, &[&format!("{ATTRIBUTE_PREFIX}recompute"), "model/recompute"])?;
+    match &*said.to_ascii_lowercase() {
+        "full" => Some(4.0 / 3.0),
+        "none" => Some(1.0),
+        _ => None,
+    }
 }
 
 /// How many GPUs the run's latest attempt has: one for each rank.

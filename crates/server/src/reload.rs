@@ -3,13 +3,14 @@
 //! What is scraped, which rules are evaluated and whom alerts are told to follows at once; everything
 //! else waits for a restart. A reload is all or nothing: what can't be used leaves the old in force.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::app::{App, Shared};
 use crate::clock::{now_ms, rfc3339};
 use crate::config::Config;
-use crate::notify::{Notifier, NotifyError};
-use crate::ruling::{self, RulesError};
+use crate::notify::{Notifier, NotifyError, Place, Plan};
+use crate::remediation::{self, PolicyError};
+use crate::ruling::{self, Rulebook, RulesError, Tested};
 use crate::scraping::{self, ScrapingError};
 
 /// How the settings are read anew; the program hands it in.
@@ -43,9 +44,12 @@ pub(crate) enum ReloadError {
     /// The rules can't.
     #[error(transparent)]
     Rules(#[from] RulesError),
-    /// The Alertmanagers can't.
+    /// Whom alerts are told to can't.
     #[error(transparent)]
     Notify(#[from] NotifyError),
+    /// The policy of remediation can't.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// No thread to be had.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] std::io::Error),
@@ -65,11 +69,33 @@ pub(crate) struct Reloaded {
 pub(crate) struct Reloads {
     last: Mutex<Reloaded>,
     turn: Mutex<()>,
+    saving: Mutex<()>,
+    /// The rules that were read last.
+    pub(crate) rulebook: Rulebook,
+    /// How the tests of rules fared.
+    pub(crate) tested: Tested,
 }
 
 impl Reloads {
     pub(crate) fn new(now_ms: i64) -> Self {
-        Self { last: Mutex::new(Reloaded { is_good: true, good_ms: now_ms }), turn: Mutex::default() }
+        let last = Mutex::new(Reloaded { is_good: true, good_ms: now_ms });
+        Self {
+            last,
+            turn: Mutex::default(),
+            saving: Mutex::default(),
+            rulebook: Rulebook::default(),
+            tested: Tested::default(),
+        }
+    }
+
+    /// While this is held, nobody else changes what is in force.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// While this is held, nobody else changes which rules are saved. Taken before the turn, where both are.
+    pub(crate) fn saving(&self) -> MutexGuard<'_, ()> {
+        self.saving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How the last one went.
@@ -85,7 +111,7 @@ impl Reloads {
 
 /// Reads everything anew and puts it in force. Blocks. What is wrong is logged and returned.
 pub(crate) fn reload(app: &App) -> Result<(), ReloadError> {
-    let _one_at_a_time = app.reloads.turn.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = app.reloads.turn();
     let result = apply(app);
     let mut last = app.reloads.last.lock().unwrap_or_else(PoisonError::into_inner);
     last.is_good = result.is_ok();
@@ -107,17 +133,26 @@ fn apply(app: &App) -> Result<(), ReloadError> {
     // All that can be wrong is found before anything is changed.
     let targets = scraping::targets(&config)?;
     let groups = ruling::groups(&config)?;
-    let receivers = Notifier::targets(&config.alerting)?;
+    let told = Notifier::plan(&config.alerting)?;
+    let policy = remediation::load(&config.remediation)?;
     scraping::replace(app, targets)?;
-    notify(app, receivers, config.alerting.queue_max)?;
+    notify(app, told, &config)?;
     ruling::replace(app, groups, &config)?;
+    app.remedy.replace(policy);
+    app.site.put(&config.site);
     Ok(())
 }
 
-/// Puts other Alertmanagers in place.
-fn notify(shared: &Shared, receivers: Vec<crate::notify::Target>, max: usize) -> Result<(), ReloadError> {
+/// Puts other Alertmanagers and receivers in place.
+fn notify(shared: &Shared, told: Plan, config: &Config) -> Result<(), ReloadError> {
     let mut notifier = shared.notifier();
     let before = std::mem::take(&mut *notifier);
-    *notifier = Notifier::start(receivers, max, before).map_err(ReloadError::Thread)?;
+    let place = Place {
+        data_dir: &shared.config.data_dir,
+        book: &shared.book,
+        url: ruling::outside_url(&shared.url, &config.alerting),
+        queue_max: config.alerting.queue_max,
+    };
+    *notifier = Notifier::start(told, place, before).map_err(ReloadError::Thread)?;
     Ok(())
 }

@@ -8,11 +8,13 @@ use promql::{Columns, MatchOp, Matcher, Select, Source, SourceError};
 use store::{Block, Found, ReadError, Store};
 
 pub(crate) use names::{select, spelled_out};
+pub(crate) use round::{Kept, Round};
 
 use crate::app::Shared;
 use crate::otlp::Streams;
 
 mod names;
+mod round;
 #[cfg(test)]
 mod tests;
 

@@ -1,8 +1,12 @@
 //! The rules that come with the program, and the pages that say what to do about each alert.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
 use axum::extract::Path;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use promql::rules::Verdict;
 use rust_embed::RustEmbed;
 
 use crate::error::ApiError;
@@ -28,6 +32,29 @@ pub fn rules() -> Vec<(String, String)> {
         names.filter_map(|name| Some((name.to_string(), text(&name)?))).collect();
     files.sort();
     files
+}
+
+/// How the tests of a file of rules fare, found once; none where it has no tests.
+pub(crate) fn tests(name: &str) -> Option<Arc<Vec<Verdict>>> {
+    static FOUND: OnceLock<Mutex<HashMap<String, Arc<Vec<Verdict>>>>> = OnceLock::new();
+    let found = FOUND.get_or_init(Mutex::default);
+    if let Some(known) = found.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
+        return Some(Arc::clone(known));
+    }
+    let text = Rules::get(&format!("tests/{name}"))?;
+    let text = String::from_utf8_lossy(&text.data);
+    let read = |pattern: &str| {
+        let name = pattern.trim_start_matches("../");
+        let file = Rules::get(name).ok_or_else(|| format!("no file `{name}` comes with the program"))?;
+        Ok(vec![(name.to_owned(), String::from_utf8_lossy(&file.data).into_owned())])
+    };
+    let verdicts = promql::rules::test(&text, &read).unwrap_or_else(|findings| {
+        let failures = findings.iter().map(ToString::to_string).collect();
+        vec![Verdict { name: name.to_owned(), failures, about: Vec::new() }]
+    });
+    let verdicts = Arc::new(verdicts);
+    found.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), Arc::clone(&verdicts));
+    Some(verdicts)
 }
 
 /// The page of an alert, as Markdown: alerts' `runbook_url` leads here.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::scenario::{FaultKind, JobGroup, Scenario, ScenarioError};
+use crate::scenario::{Fault, FaultKind, JobGroup, Scenario, ScenarioError};
 
 /// One step of all ranks.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,6 +71,13 @@ impl Job {
         &self.ranks
     }
 
+    /// The pipeline stage of a rank, from 0.
+    pub fn stage(&self, rank: usize) -> usize {
+        let stages = self.group().stages;
+        let each = self.ranks.len().div_ceil(stages).max(1);
+        (rank / each).min(stages - 1)
+    }
+
     /// When every rank can take part again, if one can't now; infinite for never.
     fn held_until(&self, at: f64) -> Option<f64> {
         use FaultKind::{FallOff, Hang, Reboot};
@@ -93,6 +100,30 @@ impl Job {
         self.group().data + slow
     }
 
+    /// How many times as long as usual a rank computes, its clock aside.
+    fn slowness(&self, rank: usize, at: f64) -> f64 {
+        use FaultKind::{HeavyStage, Slow, Turns};
+        let (host, gpu) = &self.ranks[rank];
+        let rate = |fault: &Fault, usual: f64| fault.rate.unwrap_or(usual);
+        let of_card = self.scenario.faults_of(host, *gpu, at).filter(|fault| fault.kind == Slow);
+        let of_card: f64 = of_card.map(|fault| rate(fault, 1.05)).product();
+        let of_job = self.scenario.faults_of_job(&self.group().name, at).map(|fault| match fault.kind {
+            HeavyStage if fault.stage == Some(self.stage(rank)) => rate(fault, 1.12),
+            Turns if rank as u64 == self.number.wrapping_mul(13) % self.ranks.len() as u64 => {
+                rate(fault, 1.2)
+            }
+            _ => 1.0,
+        });
+        of_card * of_job.product::<f64>()
+    }
+
+    /// How many times as long as usual the exchange takes.
+    fn congestion(&self, at: f64) -> f64 {
+        let slow = |fault: &&Fault| fault.kind == FaultKind::SlowExchange;
+        let faults = self.scenario.faults_of_job(&self.group().name, at).filter(slow);
+        faults.map(|fault| fault.rate.unwrap_or(3.0)).product()
+    }
+
     /// The next step, if it ends within `until`; none while a rank can't take part.
     pub fn next_until(&mut self, until: f64) -> Option<Step> {
         while let Some(free) = self.held_until(self.at) {
@@ -102,7 +133,8 @@ impl Job {
             self.at = free;
         }
         let group = self.group();
-        let (compute, communication, jitter) = (group.compute, group.communication, group.jitter);
+        let (compute, jitter) = (group.compute, group.jitter);
+        let communication = group.communication * self.congestion(self.at);
         let usual = group.data;
         let data: Vec<f64> = (0..self.ranks.len()).map(|rank| self.data(rank, self.at)).collect();
         let own: Vec<f64> = self
@@ -111,6 +143,7 @@ impl Job {
             .enumerate()
             .map(|(rank, (host, gpu))| {
                 let busy = (compute - usual).max(0.0) * (1.0 + jitter * wobble(rank as u64, self.number));
+                let busy = busy * self.slowness(rank, self.at);
                 busy / self.scenario.clock_share(host, *gpu, self.at) + data[rank]
             })
             .collect();

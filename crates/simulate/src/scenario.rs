@@ -112,6 +112,9 @@ pub struct JobGroup {
     pub tokens: f64,
     /// Parameters of the model.
     pub parameters: Option<f64>,
+    /// Number format of the computation, as trainers say it.
+    #[serde(default = "dtype")]
+    pub dtype: String,
     /// Pipeline stages; ranks are dealt out in order.
     #[serde(default = "one_stage")]
     pub stages: usize,
@@ -196,6 +199,14 @@ pub enum FaultKind {
     Nvlink,
     /// Ranks on the card wait `seconds` for their data in each step.
     SlowLoader,
+    /// Ranks on the card, or on all of the node, need `rate` times as long, and no clock says why.
+    Slow,
+    /// The exchange between the ranks of a `job` takes `rate` times as long.
+    SlowExchange,
+    /// Ranks of a `stage` of a `job` need `rate` times as long.
+    HeavyStage,
+    /// In each step another rank of a `job` needs `rate` times as long.
+    Turns,
     /// The card's rank takes part in no further step.
     Hang,
     /// The node starts anew and is away for `lasts`.
@@ -223,6 +234,10 @@ impl FaultKind {
             Self::Ecc => "ecc",
             Self::Nvlink => "nvlink",
             Self::SlowLoader => "slow_loader",
+            Self::Slow => "slow",
+            Self::SlowExchange => "slow_exchange",
+            Self::HeavyStage => "heavy_stage",
+            Self::Turns => "turns",
             Self::Hang => "hang",
             Self::Reboot => "reboot",
             Self::Line => "line",
@@ -250,6 +265,10 @@ pub struct Fault {
     pub gpu: Option<u32>,
     /// Of which engine, by name.
     pub engine: Option<String>,
+    /// Of which job, by name.
+    pub job: Option<String>,
+    /// Of which pipeline stage of the job, from 0.
+    pub stage: Option<usize>,
     /// Which Xid or link.
     pub code: Option<u32>,
     /// What the line says.
@@ -281,6 +300,9 @@ fn jitter() -> f64 {
 }
 fn tokens() -> f64 {
     1_048_576.0
+}
+fn dtype() -> String {
+    "bf16".to_owned()
 }
 fn prompt() -> f64 {
     700.0
@@ -468,8 +490,14 @@ impl Scenario {
     }
 
     fn check_fault(&self, fault: &Fault, engines: &[String]) -> Result<(), ScenarioError> {
-        use FaultKind::{EngineDown, EngineRestart, Queue};
+        use FaultKind::{EngineDown, EngineRestart, HeavyStage, Queue, SlowExchange, Turns};
         let at = fault.at;
+        if let Some(rate) = fault.rate {
+            positive(&format!("{} at {at} s", fault.kind.name()), "rate", rate)?;
+        }
+        if matches!(fault.kind, SlowExchange | HeavyStage | Turns) {
+            return self.check_fault_of_job(fault);
+        }
         if matches!(fault.kind, EngineRestart | Queue | EngineDown) {
             return match &fault.engine {
                 Some(engine) if engines.contains(engine) => Ok(()),
@@ -491,6 +519,38 @@ impl Scenario {
             return invalid(format!("the line at {at} s has no `text`"));
         }
         Ok(())
+    }
+}
+
+impl Scenario {
+    fn check_fault_of_job(&self, fault: &Fault) -> Result<(), ScenarioError> {
+        let at = fault.at;
+        let Some(name) = &fault.job else {
+            return invalid(format!("the fault at {at} s names no `job`"));
+        };
+        let Some(job) = self.jobs.iter().find(|job| job.name == *name) else {
+            let known: Vec<&str> = self.jobs.iter().map(|job| job.name.as_str()).collect();
+            return invalid(format!(
+                "the fault at {at} s is of the job `{name}`; there are {}",
+                known.join(", ")
+            ));
+        };
+        if fault.kind != FaultKind::HeavyStage {
+            return Ok(());
+        }
+        match fault.stage {
+            Some(stage) if stage < job.stages => Ok(()),
+            Some(stage) => invalid(format!(
+                "the fault at {at} s is of stage {stage} of `{name}`, which has {}",
+                job.stages
+            )),
+            None => invalid(format!("the fault at {at} s names no `stage` of `{name}`")),
+        }
+    }
+
+    /// Faults of a job that are there at a time.
+    pub(crate) fn faults_of_job(&self, name: &str, at: f64) -> impl Iterator<Item = &Fault> {
+        self.faults.iter().filter(move |fault| fault.is_on(at) && fault.job.as_deref() == Some(name))
     }
 }
 

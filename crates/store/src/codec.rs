@@ -19,7 +19,12 @@ pub(crate) fn put_u64(out: &mut Vec<u8>, mut value: u64) {
 
 /// Appends `value` as a zigzag varint.
 pub(crate) fn put_i64(out: &mut Vec<u8>, value: i64) {
-    put_u64(out, ((value << 1) ^ (value >> 63)) as u64);
+    put_u64(out, zigzag(value));
+}
+
+/// A signed number as one that is small where it is near zero.
+pub(crate) fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
 }
 
 /// Appends the eight bytes of `value`.

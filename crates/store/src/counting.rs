@@ -137,13 +137,13 @@ impl Inner {
     /// The series that fit, in the form that is counted fastest.
     fn found(&self, matchers: &[Matcher<'_>]) -> Seen<'_> {
         let state = self.read_state();
-        let label = |id, name: &str| record::identity_label(&state.series.get(&id)?.identity, name);
+        let label = |id, name: &str| record::identity_label(&state.series.get(id)?.identity, name);
         let mut ids = state.index.matching(matchers, &label);
         ids.retain(|id| state.shows(*id, ALWAYS));
         if ids.len() > FEW {
             return Seen::Many(state, ids);
         }
-        let identity = |id: &SeriesId| Some(state.series.get(id)?.identity.clone());
+        let identity = |id: &SeriesId| Some(state.series.get(*id)?.identity.clone());
         Seen::Few(ids.iter().filter_map(identity).collect())
     }
 }

@@ -7,6 +7,7 @@ use model::Sample;
 use crate::SeriesId;
 use crate::chunk::{self, Summary};
 use crate::column::Effort;
+use crate::tail::Tail;
 
 /// Raw points from which a tail is packed.
 const PACK_POINTS: usize = 128;
@@ -23,7 +24,10 @@ pub(crate) struct MemoryChunk {
 #[derive(Debug)]
 enum Points {
     Packed(Box<[u8]>),
-    Raw(Tail),
+    /// A tail that has ended.
+    Tail(Box<Tail>),
+    /// A tail that goes on, as it was.
+    Open(Vec<Sample>),
 }
 
 impl MemoryChunk {
@@ -32,27 +36,34 @@ impl MemoryChunk {
         Self { summary: Summary::of(samples), points }
     }
 
-    /// Of a tail that is not empty.
-    fn raw(tail: Tail) -> Self {
-        Self { summary: Summary::of(&tail.samples()), points: Points::Raw(tail) }
+    fn ended(tail: Box<Tail>) -> Self {
+        Self { summary: Summary::of(&tail.samples()), points: Points::Tail(tail) }
+    }
+
+    fn open(tail: &Tail) -> Self {
+        let samples = tail.samples();
+        Self { summary: Summary::of(&samples), points: Points::Open(samples) }
     }
 
     pub(crate) fn samples(&self) -> Option<Vec<Sample>> {
         match &self.points {
             Points::Packed(bytes) => chunk::decode(bytes, None),
-            Points::Raw(tail) => Some(tail.samples()),
+            Points::Tail(tail) => Some(tail.samples()),
+            Points::Open(samples) => Some(samples.clone()),
         }
     }
 
     /// Appends times and values; `None` when they can't be decoded.
     pub(crate) fn columns(&self, times_ns: &mut Vec<i64>, values: &mut Vec<f64>) -> Option<()> {
+        let mut append = |samples: &[Sample]| {
+            times_ns.extend(samples.iter().map(|s| s.time_ns));
+            values.extend(samples.iter().map(|s| s.value));
+            Some(())
+        };
         match &self.points {
+            Points::Tail(tail) => append(&tail.samples()),
+            Points::Open(samples) => append(samples),
             Points::Packed(bytes) => chunk::decode_columns(bytes, None, times_ns, values),
-            Points::Raw(tail) => {
-                times_ns.extend(tail.points.iter().map(|(time_ns, _)| time_ns));
-                values.extend(tail.points.iter().map(|(_, value)| value));
-                Some(())
-            }
         }
     }
 }
@@ -70,62 +81,19 @@ pub(crate) fn pack(samples: &[Sample]) -> (Vec<Arc<MemoryChunk>>, &[Sample]) {
     (packed, rest)
 }
 
-/// The latest points of a series, in order of time: most of the memory that many series take, so
-/// steps are there only when a point has one.
-#[derive(Debug, Clone, Default)]
-struct Tail {
-    points: Vec<(i64, f64)>,
-    /// Of every point, or empty.
-    steps: Vec<Option<i64>>,
-}
-
-impl Tail {
-    fn of(samples: &[Sample]) -> Self {
-        let mut tail = Self::default();
-        tail.extend(samples);
-        tail
-    }
-
-    fn extend(&mut self, samples: &[Sample]) {
-        if self.points.capacity() - self.points.len() < samples.len() {
-            // Doubling would leave half of it unused.
-            self.points.reserve_exact(samples.len().max(self.points.len() / 2).max(4));
-        }
-        if self.steps.is_empty() && samples.iter().any(|s| s.step.is_some()) {
-            self.steps = vec![None; self.points.len()];
-            self.steps.extend(samples.iter().map(|s| s.step));
-        } else if !self.steps.is_empty() {
-            self.steps.extend(samples.iter().map(|s| s.step));
-        }
-        self.points.extend(samples.iter().map(|s| (s.time_ns, s.value)));
-    }
-
-    fn samples(&self) -> Vec<Sample> {
-        let step = |at: usize| self.steps.get(at).copied().flatten();
-        let points = self.points.iter().enumerate();
-        points
-            .map(|(at, (time_ns, value))| Sample { time_ns: *time_ns, value: *value, step: step(at) })
-            .collect()
-    }
-
-    fn last_ns(&self) -> Option<i64> {
-        self.points.last().map(|(time_ns, _)| *time_ns)
-    }
-}
-
 /// Packed chunks, which may overlap when points came late, and a short sorted tail.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     chunks: Vec<Arc<MemoryChunk>>,
     /// The first so many chunks are being sealed.
     frozen: usize,
-    tail: Tail,
+    tail: Option<Box<Tail>>,
 }
 
 impl Head {
     /// Whether there is nothing that a next seal would have to take.
     pub(crate) fn is_empty(&self) -> bool {
-        self.tail.points.is_empty() && self.chunks.len() == self.frozen
+        self.tail.is_none() && self.chunks.len() == self.frozen
     }
 
     /// Takes chunks and points, each in order of time. They count where the series has a point at
@@ -138,37 +106,43 @@ impl Head {
     ) -> u64 {
         // Series that are scraped together grow together; they must not all be packed at once.
         let limit = PACK_POINTS / 4 * 3 + series as usize % (PACK_POINTS / 2);
-        if let (Some(last_ns), Some(first)) = (self.tail.last_ns(), packed.first())
-            && first.summary.time_ns.0 <= last_ns
+        if let (Some(tail), Some(first)) = (&self.tail, packed.first())
+            && first.summary.time_ns.0 <= tail.time_ns().1
         {
             // Chunks come in order of age, and the tail after all of them.
             self.end_tail();
         }
         self.chunks.extend(packed);
-        let in_order = match (self.tail.last_ns(), samples.first()) {
-            (Some(last_ns), Some(first)) => last_ns < first.time_ns,
-            _ => true,
-        };
-        self.tail.extend(samples);
-        let mut replaced = 0;
-        if !in_order {
-            let mut all = self.tail.samples();
-            chunk::settle(&mut all);
-            replaced = (self.tail.points.len() - all.len()) as u64;
-            self.tail = Tail::of(&all);
-        }
-        if self.tail.points.len() >= limit {
-            self.chunks.push(Arc::new(MemoryChunk::packed(&self.tail.samples())));
-            self.tail = Tail::default();
+        let replaced = self.add(samples);
+        if let Some(full) = self.tail.take_if(|tail| tail.len() >= limit) {
+            self.chunks.push(Arc::new(MemoryChunk::packed(&full.samples())));
         }
         replaced
     }
 
+    /// Adds points to the tail; returns how many gave way.
+    fn add(&mut self, samples: &[Sample]) -> u64 {
+        let Some(first) = samples.first() else { return 0 };
+        let Some(tail) = &mut self.tail else {
+            self.tail = Tail::of(samples).map(Box::new);
+            return 0;
+        };
+        if tail.time_ns().1 < first.time_ns {
+            tail.extend(samples);
+            return 0;
+        }
+        let mut all = tail.samples();
+        all.extend_from_slice(samples);
+        let count = all.len();
+        chunk::settle(&mut all);
+        self.tail = Tail::of(&all).map(Box::new);
+        (count - all.len()) as u64
+    }
+
     /// Makes the tail the latest chunk as it is.
     fn end_tail(&mut self) {
-        let tail = std::mem::take(&mut self.tail);
-        if !tail.points.is_empty() {
-            self.chunks.push(Arc::new(MemoryChunk::raw(tail)));
+        if let Some(tail) = self.tail.take() {
+            self.chunks.push(Arc::new(MemoryChunk::ended(tail)));
         }
     }
 
@@ -188,29 +162,34 @@ impl Head {
 
     /// Every chunk that overlaps the range, the tail as one of them.
     pub(crate) fn chunks(&self, from_ns: i64, to_ns: i64) -> impl Iterator<Item = Arc<MemoryChunk>> + '_ {
-        let is_wanted = self.tail.points.first().is_some_and(|(first_ns, _)| *first_ns <= to_ns)
-            && self.tail.last_ns().is_some_and(|last_ns| from_ns <= last_ns);
-        let tail = is_wanted.then(|| Arc::new(MemoryChunk::raw(self.tail.clone())));
-        self.chunks.iter().cloned().chain(tail).filter(move |c| c.summary.overlaps(from_ns, to_ns))
+        let tail = self.tail.as_ref().filter(|tail| reaches(tail.time_ns(), from_ns, to_ns));
+        let tail = tail.map(|tail| Arc::new(MemoryChunk::open(tail)));
+        self.chunks.iter().filter(move |c| c.summary.overlaps(from_ns, to_ns)).cloned().chain(tail)
+    }
+
+    /// First and last time of every chunk, the tail among them.
+    fn times_ns(&self) -> impl Iterator<Item = (i64, i64)> + '_ {
+        self.chunks.iter().map(|chunk| chunk.summary.time_ns).chain(self.tail.iter().map(|t| t.time_ns()))
     }
 
     /// The earliest time of the chunks that overlap the range.
     pub(crate) fn earliest_ns(&self, from_ns: i64, to_ns: i64) -> Option<i64> {
-        let tail = self.tail.points.first().map(|(first_ns, _)| *first_ns).zip(self.tail.last_ns());
-        let chunks = self.chunks.iter().map(|chunk| chunk.summary.time_ns).chain(tail);
-        let times = chunks.filter(|(first_ns, last_ns)| *first_ns <= to_ns && from_ns <= *last_ns);
-        times.map(|(first_ns, _)| first_ns).min()
+        self.times_ns().filter(|times| reaches(*times, from_ns, to_ns)).map(|(first_ns, _)| first_ns).min()
     }
 
     /// Whether it may hold a point of the range.
     pub(crate) fn overlaps(&self, from_ns: i64, to_ns: i64) -> bool {
-        let first_ns = self.tail.points.first().map(|(first_ns, _)| *first_ns);
-        let tail = first_ns.zip(self.tail.last_ns()).is_some_and(|(f, l)| f <= to_ns && from_ns <= l);
-        tail || self.chunks.iter().any(|chunk| chunk.summary.overlaps(from_ns, to_ns))
+        self.times_ns().any(|times| reaches(times, from_ns, to_ns))
     }
 
     /// How many points there are.
     pub(crate) fn points(&self) -> u64 {
-        self.chunks.iter().map(|c| u64::from(c.summary.count)).sum::<u64>() + self.tail.points.len() as u64
+        self.chunks.iter().map(|c| u64::from(c.summary.count)).sum::<u64>()
+            + self.tail.as_ref().map_or(0, |tail| tail.len() as u64)
     }
+}
+
+/// Whether what lies between two times overlaps the range.
+fn reaches((first_ns, last_ns): (i64, i64), from_ns: i64, to_ns: i64) -> bool {
+    first_ns <= to_ns && from_ns <= last_ns
 }

@@ -40,6 +40,7 @@ mod select;
 mod series;
 mod staging;
 mod store;
+mod tail;
 mod telemetry;
 mod times;
 mod tokens;
@@ -64,7 +65,7 @@ pub use exemplars::{EXEMPLARS_MAX, EXEMPLARS_PER_SERIES_MAX};
 pub use matcher::{MatchOp, Matcher};
 pub use metadata::MetricMetadata;
 pub use read::{Block, ReadError};
-pub use select::{Cardinality, Counted, Found};
+pub use select::{Cardinality, Counted, Found, Known};
 pub use series::SeriesInfo;
 pub use tokens::{Bounds, Scope, Scopes, TOKEN_NAME_BYTES_MAX, TokenRecord};
 
@@ -190,7 +191,17 @@ impl Store {
     /// The series that fit all `matchers` and may have points with `from_ns <= time <= to_ns`, in
     /// order of number. Those of deleted runs are not among them.
     pub fn select(&self, matchers: &[Matcher<'_>], from_ns: i64, to_ns: i64) -> Vec<Found> {
-        self.0.inner.select(matchers, (from_ns, to_ns))
+        self.0.inner.select(matchers, (from_ns, to_ns), &|_| None)
+    }
+
+    /// As [`Store::select`], for who asks often and keeps labels: what `known` has is not made again.
+    pub fn select_known(
+        &self,
+        matchers: &[Matcher<'_>],
+        (from_ns, to_ns): (i64, i64),
+        known: &Known<'_>,
+    ) -> Vec<Found> {
+        self.0.inner.select(matchers, (from_ns, to_ns), known)
     }
 
     /// The names of the labels of the series that [`Store::select`] would find, sorted.

@@ -77,7 +77,7 @@ impl Inner {
         let change = Change { rows_before: Some(rows_before), ..Self::naming(&segments) };
         self.swap_in(epoch, &change, &segments, |state| {
             for job in &jobs {
-                if let Some(series) = state.series.get_mut(&job.series) {
+                if let Some(series) = state.series.get_mut(job.series) {
                     let gone = series.head.forget(job.chunks.len());
                     state.head_points -= gone;
                 }
@@ -88,7 +88,7 @@ impl Inner {
     /// What a segment of these series says of itself.
     pub(crate) fn names(&self, ids: &[SeriesId]) -> Names {
         let state = self.read_state();
-        let known = || ids.iter().filter_map(|id| Some((*id, state.series.get(id)?)));
+        let known = || ids.iter().filter_map(|id| Some((*id, state.series.get(*id)?)));
         let runs: BTreeSet<RunId> = known().filter_map(|(_, series)| series.run).collect();
         let runs = runs.iter().filter_map(|run| state.runs.get(run));
         Names {
@@ -180,11 +180,11 @@ struct Job {
 
 fn freeze(state: &mut State) -> Vec<Job> {
     let mut jobs = Vec::new();
-    for (id, series) in &mut state.series {
+    for (id, series) in state.series.iter_mut() {
         let class = series.class();
         let chunks = series.head.freeze();
         if !chunks.is_empty() {
-            jobs.push(Job { series: *id, class, chunks });
+            jobs.push(Job { series: id, class, chunks });
         }
     }
     state.head_series = 0;

@@ -81,7 +81,7 @@ impl Inner {
         series.dedup();
         {
             let state = self.read_state();
-            series.retain(|id| state.series.contains_key(id));
+            series.retain(|id| state.series.contains_key(*id));
         }
         let mut writer = SegmentWriter::create(&self.dir, id, class)?;
         for series in series {

@@ -54,7 +54,7 @@ pub(crate) struct Sources {
 
 impl Sources {
     pub(crate) fn of(state: &State, series: SeriesId, from_ns: i64, to_ns: i64) -> Self {
-        let Some(known) = state.series.get(&series) else { return Self::default() };
+        let Some(known) = state.series.get(series) else { return Self::default() };
         let holds = |segment: &&Arc<Segment>| {
             segment.class.is_raw()
                 && segment.time_ns.0 <= to_ns

@@ -46,7 +46,7 @@ impl Inner {
             let state = self.read_state();
             let gone = state.only_in(&old);
             let raw_from_ns = state.raw_from_ns.max(gone_until.unwrap_or(i64::MIN));
-            let is_of_none = |id| state.series.get(&id).is_some_and(|series| series.run.is_none());
+            let is_of_none = |id| state.series.get(id).is_some_and(|series| series.run.is_none());
             let mut exemplars = state.exemplars.numbers_of(|id| gone.binary_search(&id).is_ok());
             exemplars.extend(state.exemplars.numbers_before(raw_from_ns, is_of_none));
             (gone, raw_from_ns, exemplars)
@@ -57,7 +57,7 @@ impl Inner {
         let counters = writer.counters;
         self.commit(&mut writer, &change, counters, |state| {
             for listed in raw().flat_map(|segment| segment.listed()) {
-                if let Some(series) = state.series.get_mut(&listed.series) {
+                if let Some(series) = state.series.get_mut(listed.series) {
                     let points = &mut series.totals.points;
                     *points = points.saturating_sub(u64::from(listed.points));
                 }
@@ -110,7 +110,7 @@ impl State {
     /// Counts series that files of roll-ups hold.
     pub(crate) fn count_rolled(&mut self, segments: &[Arc<Segment>]) {
         for listed in segments.iter().filter(|s| !s.class.is_raw()).flat_map(|s| s.listed()) {
-            if let Some(series) = self.series.get_mut(&listed.series) {
+            if let Some(series) = self.series.get_mut(listed.series) {
                 series.rolled += 1;
             }
         }
@@ -125,7 +125,7 @@ impl State {
             .map(|listed| listed.series)
             .collect();
         for id in rolled {
-            if let Some(series) = self.series.get_mut(&id) {
+            if let Some(series) = self.series.get_mut(id) {
                 series.rolled = series.rolled.saturating_sub(1);
             }
         }

@@ -129,7 +129,7 @@ impl Rolling<'_> {
         let span = (day_start(*first).saturating_add(1), day_end(*last));
         let (all, minute, quarter) = {
             let state = self.inner.read_state();
-            if !state.series.contains_key(&series) {
+            if !state.series.contains_key(series) {
                 return Made::default();
             }
             let of = |class| {

@@ -33,7 +33,7 @@ struct RollupSources {
 
 impl RollupSources {
     fn of(state: &State, series: SeriesId, range: Range) -> Option<Self> {
-        let known = state.series.get(&series).filter(|known| known.rolled > 0)?;
+        let known = state.series.get(series).filter(|known| known.rolled > 0)?;
         let raw_from_ns = state.raw_from_ns.max(range.0);
         let mut found = Self {
             raw_from_ns,

@@ -21,6 +21,9 @@ pub struct Found {
     pub labels: Arc<Labels>,
 }
 
+/// The labels of a series where the caller has them from before.
+pub type Known<'k> = dyn Fn(SeriesId) -> Option<Arc<Labels>> + 'k;
+
 /// A name and how many of something it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counted {
@@ -61,7 +64,7 @@ impl State {
     }
 
     pub(crate) fn shows(&self, id: SeriesId, (from_ns, to_ns): Range) -> bool {
-        self.series.get(&id).is_some_and(|series| {
+        self.series.get(id).is_some_and(|series| {
             let (first_ns, last_ns) = series.totals.time_ns;
             first_ns <= to_ns && from_ns <= last_ns && self.is_visible(series)
         })
@@ -69,15 +72,15 @@ impl State {
 
     /// See [`crate::Store::series`].
     pub(crate) fn visible_info(&self, id: SeriesId) -> Option<SeriesInfo> {
-        self.series.get(&id).filter(|series| self.is_visible(series))?;
+        self.series.get(id).filter(|series| self.is_visible(series))?;
         self.info(id)
     }
 
     /// The visible series that fit, with their identities.
     pub(crate) fn matching(&self, matchers: &[Matcher<'_>], range: Range) -> Vec<(SeriesId, Arc<[u8]>)> {
-        let label = |id, name: &str| record::identity_label(&self.series.get(&id)?.identity, name);
+        let label = |id, name: &str| record::identity_label(&self.series.get(id)?.identity, name);
         let ids = self.index.matching(matchers, &label).into_iter().filter(|id| self.shows(*id, range));
-        ids.filter_map(|id| Some((id, self.series.get(&id)?.identity.clone()))).collect()
+        ids.filter_map(|id| Some((id, self.series.get(id)?.identity.clone()))).collect()
     }
 
     /// See [`crate::Store::cardinality`].
@@ -88,7 +91,7 @@ impl State {
             if !hides {
                 return ids.len() as u64;
             }
-            ids.iter().filter(|id| self.series.get(id).is_some_and(|s| self.is_visible(s))).count() as u64
+            ids.iter().filter(|id| self.series.get(**id).is_some_and(|s| self.is_visible(s))).count() as u64
         };
         for series in self.series.values().filter(|series| self.is_visible(series)) {
             found.series += 1;
@@ -131,9 +134,12 @@ fn keep_largest(list: &mut Vec<Counted>, limit: usize, count: u64, name: impl Fn
 
 impl Inner {
     /// See [`crate::Store::select`]. Labels are built after memory was let go.
-    pub(crate) fn select(&self, matchers: &[Matcher<'_>], range: Range) -> Vec<Found> {
+    pub(crate) fn select(&self, matchers: &[Matcher<'_>], range: Range, known: &Known<'_>) -> Vec<Found> {
         let found = self.read_state().matching(matchers, range);
         let labelled = |(id, identity): (SeriesId, Arc<[u8]>)| {
+            if let Some(labels) = known(id) {
+                return Some(Found { id, labels });
+            }
             let (_, labels) = record::identity_parts(&identity)?;
             Some(Found { id, labels: Arc::new(Labels::from_pairs(labels)) })
         };

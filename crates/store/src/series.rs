@@ -183,7 +183,7 @@ impl State {
 
     /// Adds points, each part in order of time, to the head of a series; a purged series' are dropped.
     pub(crate) fn push(&mut self, id: SeriesId, packed: Vec<Arc<MemoryChunk>>, samples: &[Sample]) {
-        let Some(series) = self.series.get_mut(&id) else { return };
+        let Some(series) = self.series.get_mut(id) else { return };
         if packed.is_empty() && samples.is_empty() {
             return;
         }
@@ -201,7 +201,7 @@ impl State {
     /// Counts a segment's points into its series' totals and takes it up.
     pub(crate) fn insert_segment_at_open(&mut self, opened: Opened) {
         for (listed, summary) in opened.segment.listed().iter().zip(&opened.summaries) {
-            if let Some(series) = self.series.get_mut(&listed.series) {
+            if let Some(series) = self.series.get_mut(listed.series) {
                 if opened.segment.class.is_raw() {
                     series.totals.add(summary);
                 } else {
@@ -215,7 +215,7 @@ impl State {
 
     /// Points of a segment whose series still exist.
     pub(crate) fn live_points(&self, segment: &Segment) -> u64 {
-        let alive = segment.listed().iter().filter(|l| self.series.contains_key(&l.series));
+        let alive = segment.listed().iter().filter(|l| self.series.contains_key(l.series));
         alive.map(|l| u64::from(l.points)).sum()
     }
 
@@ -236,7 +236,7 @@ impl State {
 
     /// What is known of a series; nothing when it has no points.
     pub(crate) fn info(&self, id: SeriesId) -> Option<SeriesInfo> {
-        let series = self.series.get(&id)?;
+        let series = self.series.get(id)?;
         let identity = record::decode_identity(&series.identity)?;
         let totals = &series.totals;
         series.has_points().then(|| SeriesInfo {
@@ -267,7 +267,7 @@ impl State {
             }
         }
         let series = self.by_run.remove(&id).unwrap_or_default();
-        for series in series.iter().filter_map(|id| self.series.get(id)) {
+        for series in series.iter().filter_map(|id| self.series.get(*id)) {
             if let Some((_, metric, _)) = record::identity_scope(&series.identity) {
                 self.scopes.remove(&(id, metric.into()));
             }
@@ -277,10 +277,10 @@ impl State {
 
     /// Forgets series that nothing else names.
     pub(crate) fn forget_series(&mut self, ids: &[SeriesId]) {
-        let identities = ids.iter().filter_map(|id| Some((*id, &*self.series.get(id)?.identity)));
+        let identities = ids.iter().filter_map(|id| Some((*id, &*self.series.get(*id)?.identity)));
         self.index.remove(identities);
         self.exemplars.forget_series(ids);
-        for series in ids.iter().filter_map(|id| self.series.remove(id)) {
+        for series in ids.iter().filter_map(|id| self.series.remove(*id)) {
             self.head_points -= series.head.points();
             self.head_series -= u64::from(!series.head.is_empty());
             self.by_identity.remove(&series.identity);
@@ -301,7 +301,7 @@ impl State {
         ids.dedup();
         let others = || self.segments.iter().filter(|s| segments.iter().all(|gone| gone.id != s.id));
         ids.retain(|id| {
-            let series = self.series.get(id).filter(|series| series.run.is_none());
+            let series = self.series.get(*id).filter(|series| series.run.is_none());
             series.is_some_and(|series| series.head.points() == 0) && !others().any(|s| s.find(*id).is_some())
         });
         ids

@@ -248,7 +248,7 @@ impl<'a> Staging<'a> {
         let mut appended = Appended::with_capacity(points.len());
         for part in points.chunk_by(|a, b| a.0 == b.0) {
             let id = part[0].0;
-            let Some(series) = self.state.series.get(&id) else {
+            let Some(series) = self.state.series.get(id) else {
                 receipt.gone.push(id);
                 continue;
             };
@@ -473,7 +473,7 @@ impl Decided {
     /// Where points of a series go.
     fn placing(&mut self, id: SeriesId, state: &State) -> &mut Placing {
         self.points.entry(id).or_insert_with(|| {
-            let totals = state.series.get(&id).map(|s| s.totals).filter(|t| t.points > 0);
+            let totals = state.series.get(id).map(|s| s.totals).filter(|t| t.points > 0);
             let mut placing = Placing { latest_ns: totals.map(|t| t.time_ns.1), ..Placing::default() };
             self.appended.of(id).iter().for_each(|sample| placing.push(*sample));
             placing

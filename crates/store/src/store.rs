@@ -342,7 +342,7 @@ impl Inner {
                 gone.extend(state.by_run.get(id).into_iter().flatten().copied());
             }
             change.series.extend(gone.iter().map(|series| (*series, None)));
-            let alive = |id: SeriesId| state.series.contains_key(&id) && !gone.contains(&id);
+            let alive = |id: SeriesId| state.series.contains_key(id) && !gone.contains(&id);
             let is_dead = |segment: &&Arc<Segment>| !segment.listed().iter().any(|l| alive(l.series));
             dead.extend(state.segments.iter().filter(is_dead).cloned());
             let rows = state.telemetry.rows_of(|run| ids.contains(&run));
@@ -399,7 +399,7 @@ impl Inner {
     fn pieces(&self, series: SeriesId, range: (i64, i64)) -> Option<Vec<Piece>> {
         let sources = {
             let state = self.read_state();
-            state.series.get(&series)?;
+            state.series.get(series)?;
             Sources::of(&state, series, range.0, range.1)
         };
         Some(sources.pieces(series, range, &mut |why| self.report_damage(why)))
@@ -511,7 +511,6 @@ fn load(
         damage(why.clone());
     }
     let mut state = State { purged: true, ..State::default() };
-    state.series.reserve(contents.series.len());
     state.by_identity.reserve(contents.series.len());
     for (id, identity) in &contents.series {
         if !state.insert_series(*id, identity.clone()) {

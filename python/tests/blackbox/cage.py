@@ -25,9 +25,10 @@ def _mounts() -> list[tuple[str, set[str], Path]]:
 
 
 class Cage:
-    """Memory limited to 1 GiB and CPU to half a core, on whichever version controls them here."""
+    """Memory limited to 1 GiB and CPU to a part of a core, on whichever version controls them here."""
 
-    def __init__(self) -> None:
+    def __init__(self, cpus: float = QUOTA_CPUS) -> None:
+        self.quota_us = int(cpus * 100_000)
         name = f"truegauge-blackbox-{os.getpid()}"
         mounts = _mounts()
         v1 = {
@@ -56,16 +57,21 @@ class Cage:
             folder.mkdir()
         if self.is_unified:
             self._write("memory", "memory.max", LIMIT_BYTES)
-            self._write("cpu", "cpu.max", f"{int(QUOTA_CPUS * 100_000)} 100000")
+            self._write("cpu", "cpu.max", f"{self.quota_us} 100000")
         else:
             self._write("memory", "memory.limit_in_bytes", LIMIT_BYTES)
             self._write("cpu", "cpu.cfs_period_us", 100_000)
-            self._write("cpu", "cpu.cfs_quota_us", int(QUOTA_CPUS * 100_000))
+            self._write("cpu", "cpu.cfs_quota_us", self.quota_us)
 
     def _write(self, controller: str, name: str, value: object) -> None:
         # Not `write_text`: it would make a file where the kernel shows none.
         with (self.folders[controller] / name).open("r+") as file:
             file.write(str(value))
+
+    def enter(self, pid: int) -> None:
+        """Moves a process in."""
+        for folder in set(self.folders.values()):
+            (folder / "cgroup.procs").write_text(str(pid))
 
     def enter_command(self) -> str:
         """Shell that moves the shell itself in."""

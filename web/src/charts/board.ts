@@ -1,8 +1,10 @@
 /** The charts of one run: which are seen, what they hold, and one question for all of an axis. */
 import { batch, computed, effect, type Signal, signal } from '@preact/signals';
+import { askHealth, type Health } from '../health/answers';
+import { askFirings, type Firing } from '../health/firings';
 import type { MetricRow, RunDetail } from '../lib/answers';
 import { isAbort } from '../lib/api';
-import { Palette, tellingLabels, varyingLabels } from '../lib/colour';
+import { neededLabels, Palette, tellingLabels, varyingLabels } from '../lib/colour';
 import { askMissing, type MissingAnswer } from '../lib/missing';
 import { type Axis, askPoints, type Columns, type PointsAnswer } from '../lib/points';
 import { confine, drawable, type Range, union } from './range';
@@ -52,6 +54,12 @@ export class Board {
   readonly missing = signal<MissingAnswer | null>(null);
   /** Why that could not be read; `undefined` until it was asked, `null` once it is there. */
   readonly missingError = signal<unknown>(undefined);
+  /** What is wrong with the run and what it costs; `null` until it is read. */
+  readonly health = signal<Health | null>(null);
+  /** Alerts that named the run, the latest first. */
+  readonly firings = signal<Firing[]>([]);
+  /** Why that could not be read; `null` where it could. */
+  readonly healthError = signal<unknown>(null);
   /** One chart per metric. */
   readonly charts = computed(() => chartsOf(this.metrics.value ?? []));
   /** Labels that tell the run's series apart. */
@@ -59,12 +67,14 @@ export class Board {
   /** Colours by what tells a series apart, those of the first charts first; what is known keeps its own. */
   private readonly palette = new Palette();
   private readonly colours = computed(() => {
-    const places = new Map<string, number>();
+    const places = new Map<string, string>();
+    const first = (a: string, b: string) => rank(a) - rank(b) || natural.compare(a, b);
     for (const { display, labels } of this.metrics.value ?? []) {
       const key = this.colourKey(labels);
-      places.set(key, Math.min(rank(display), places.get(key) ?? Infinity));
+      const known = places.get(key);
+      if (known === undefined || first(display, known) < 0) places.set(key, display);
     }
-    const keys = [...places].sort((a, b) => a[1] - b[1] || natural.compare(a[0], b[0]));
+    const keys = [...places].sort((a, b) => first(a[1], b[1]) || natural.compare(a[0], b[0]));
     for (const [key] of keys) this.palette.slot(key);
     return this.palette;
   });
@@ -241,6 +251,28 @@ export class Board {
     }
   }
 
+  /** Reads what is wrong with the run and what it costs. */
+  async readHealth(): Promise<void> {
+    try {
+      const answer = await askHealth(this.runId, this.ended.signal);
+      batch(() => {
+        this.health.value = answer;
+        this.healthError.value = null;
+      });
+    } catch (error) {
+      if (!isAbort(error)) this.healthError.value = error;
+    }
+  }
+
+  /** Reads which alerts fire or fired; who may not know them has a lane without. */
+  async readFirings(): Promise<void> {
+    try {
+      this.firings.value = await askFirings(this.runId, this.ended.signal);
+    } catch {
+      // The bar and the Alerts page tell what is wrong with alerts.
+    }
+  }
+
   /** Tells that a chart came on the screen or left it. */
   see(name: string, seen: boolean, width: number): void {
     const state = this.state(name);
@@ -333,10 +365,8 @@ export class Board {
         this.full[axis].value = union(this.full[axis].peek(), { from: answer.from, to: answer.to });
       charts.forEach((chart, at) => {
         const state = this.state(chart.name);
-        const varying = varyingLabels(
-          columns[at].map((c) => ({ ...c.labels, scale: c.scale })),
-          true,
-        );
+        const labels = columns[at].map((c) => ({ ...c.labels, scale: c.scale }));
+        const varying = neededLabels(labels, varyingLabels(labels, true));
         state.loaded.value = {
           axis,
           shape: shapeOf(answer.x, columns[at], varying),

@@ -12,6 +12,7 @@ export interface Ink {
   text2: string;
   text3: string;
   crit: string;
+  warn: string;
   peer: string;
   font: string;
   fontStrong: string;
@@ -31,6 +32,7 @@ export function readInk(): Ink {
     text2: token('--text2'),
     text3: token('--text3'),
     crit: token('--crit'),
+    warn: token('--warn'),
     peer: token('--peer'),
     font: `11px ${sans}`,
     fontStrong: `600 11px ${sans}`,

@@ -1,6 +1,7 @@
 /** What a plot shows, put together from a chart's data and the page's choices. */
 import { computed } from '@preact/signals';
 import type uPlot from 'uplot';
+import { type Onset, onsetsOn } from '../health/words';
 import { zone } from '../lib/clock';
 import { slotDash } from '../lib/colour';
 import type { Axis } from '../lib/points';
@@ -52,6 +53,8 @@ export interface PlotModel {
   factor: number;
   /** Whether what a restart threw away is named. */
   named: boolean;
+  /** Since when something was wrong. */
+  onsets?: Onset[];
   lane?: LaneFrame;
   /** Draws behind the lines, and above them. */
   behind?: (u: uPlot) => void;
@@ -108,6 +111,7 @@ export function modelOf(board: Board, chart: ChartInfo, loaded: Loaded, card: Ca
     stale: card.stale,
     factor,
     named: card.named,
+    onsets: onsetsOn(board, loaded.axis),
   };
 }
 

@@ -1,6 +1,7 @@
 /** What a plot draws itself, behind and above uPlot's lines. */
 import uPlot from 'uplot';
-import { formatTicks } from '../lib/number';
+import type { Onset } from '../health/words';
+import { formatCount, formatTicks } from '../lib/number';
 import { formatSpan } from '../lib/time';
 import { hatch, type Ink } from './ink';
 import type { PlotModel } from './model';
@@ -9,6 +10,8 @@ import { type Line, type Mark, sampleAt } from './shape';
 
 /** Marks closer than this share one text, CSS pixels. */
 const MARK_WIDTH = 96;
+/** Opacity of the ground behind what followed an onset. */
+const TINT = 0.06;
 
 /** What lies behind the lines: hatched gaps and the min-max bands. */
 export function drawBehind(u: uPlot, model: PlotModel): void {
@@ -19,6 +22,7 @@ export function drawBehind(u: uPlot, model: PlotModel): void {
   ctx.beginPath();
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
   ctx.clip();
+  for (const onset of model.onsets ?? []) tint(u, onset, ink);
   for (const hole of shape.holes) drawHole(u, model, hole, ratio);
   if (envelope) {
     shape.lines.forEach((line, at) => {
@@ -51,10 +55,48 @@ export function drawAbove(u: uPlot, model: PlotModel): void {
   const ratio = uPlot.pxRatio;
   const { ctx } = u;
   ctx.save();
+  for (const onset of model.onsets ?? []) drawOnset(u, model, onset, ratio);
   drawMarks(u, model, ratio);
   if (model.shape.lost && model.named) drawLost(u, model, ratio);
   if (model.stale) drawStale(u, model, model.stale, ratio);
   ctx.restore();
+}
+
+const severity = (ink: Ink, { level }: Onset) => (level === 'page' ? ink.crit : ink.warn);
+
+/** What follows an onset, up to where it ended, stands on a faint ground. */
+function tint(u: uPlot, onset: Onset, ink: Ink): void {
+  const { ctx, bbox } = u;
+  const right = bbox.left + bbox.width;
+  const from = Math.max(bbox.left, u.valToPos(onset.x, 'x', true));
+  const to = onset.end === null ? right : Math.min(right, u.valToPos(onset.end, 'x', true));
+  if (to <= from) return;
+  ctx.fillStyle = alpha(severity(ink, onset), TINT);
+  ctx.fillRect(from, bbox.top, to - from, bbox.height);
+}
+
+/** A dotted line where it began, with its place where there is room for words. */
+function drawOnset(u: uPlot, model: PlotModel, onset: Onset, ratio: number): void {
+  const { ink, range, axis } = model;
+  if (onset.x < range.from || onset.x > range.to) return;
+  const { ctx, bbox } = u;
+  const x = u.valToPos(onset.x, 'x', true);
+  const colour = severity(ink, onset);
+  ctx.strokeStyle = colour;
+  ctx.lineWidth = 1.5 * ratio;
+  ctx.setLineDash([2 * ratio, 2 * ratio]);
+  ctx.beginPath();
+  ctx.moveTo(x, bbox.top);
+  ctx.lineTo(x, bbox.top + bbox.height);
+  ctx.stroke();
+  if (!model.named) return;
+  const text = axis === 'step' ? `onset ${formatCount(onset.x)}` : 'onset';
+  ctx.font = scaled(ink.fontStrong, ratio);
+  const left = x - ctx.measureText(text).width - 8 * ratio > bbox.left;
+  ctx.textAlign = left ? 'right' : 'left';
+  ctx.textBaseline = 'middle';
+  // Below the words of what is not finite, which stand at the frame.
+  halo(ctx, ink, text, x + (left ? -6 : 6) * ratio, bbox.top + 26 * ratio, ratio, colour);
 }
 
 function drawMarks(u: uPlot, model: PlotModel, ratio: number): void {

@@ -1,5 +1,5 @@
 /** Charts of a run: one per metric, in sections by the first part of the name. */
-import type { MetricRow } from '../lib/answers';
+import { type MetricRow, unspell } from '../lib/answers';
 
 /** A chart: all series of one metric. */
 export interface ChartInfo {
@@ -12,7 +12,11 @@ export interface ChartInfo {
   caveat: string;
   /** Whether its points have steps: if not, it is drawn over time. */
   stepped: boolean;
+  /** Whether it is what a histogram is made of: counts and a sum, of little use by themselves. */
+  isPart: boolean;
   series: MetricRow[];
+  /** Observed share of what a derived value is of, as it was told last; `null` where nobody tells it. */
+  coverage: number | null;
 }
 
 /** A section of the page. */
@@ -36,8 +40,24 @@ export function unitOfName(name: string): string {
   return UNITS.find(([end]) => end.test(name))?.[1] ?? '';
 }
 
+/** What the name of the observed share ends with, beside what it is the share of. */
+const COVERAGE = ':coverage';
+/** Section of what rules record of a run, and how its names begin. */
+const DERIVED = 'derived';
+/** Whether a metric is one of the samplers' under its canonical name. */
+const isSampled = (name: string) => name.startsWith('tg_');
+const isDerived = (name: string) => name.startsWith('run:');
+
 /** Whether a metric is autocapture's: its steps count samples, not training steps. */
 export const isSystem = (name: string) => /^system[/_]/.test(name);
+
+/** Names of what histograms are made of: they have buckets. */
+function partsOf(metrics: MetricRow[]): Set<string> {
+  const wholes = metrics.flatMap((row) =>
+    row.labels.le !== undefined && row.name.endsWith('_bucket') ? row.name.slice(0, -'_bucket'.length) : [],
+  );
+  return new Set(wholes.flatMap((whole) => ['_bucket', '_count', '_sum'].map((end) => whole + end)));
+}
 
 /**
  * Puts series of one metric together. Who asks for a metric by its PromQL name gets every spelling of it: where
@@ -46,6 +66,7 @@ export const isSystem = (name: string) => /^system[/_]/.test(name);
 export function chartsOf(metrics: MetricRow[]): ChartInfo[] {
   const charts = new Map<string, ChartInfo>();
   const plain = new Set(metrics.flatMap((row) => (row.display === row.name ? row.name : [])));
+  const parts = partsOf(metrics);
   for (const row of metrics) {
     const name = plain.has(row.name) ? row.name : row.display || row.name;
     const chart = charts.get(name);
@@ -63,16 +84,25 @@ export function chartsOf(metrics: MetricRow[]): ChartInfo[] {
       help: row.help ?? '',
       caveat: row.caveat ?? '',
       stepped: row.last_step !== null && !isSystem(name),
+      isPart: parts.has(row.name),
       series: [row],
+      coverage: null,
     });
   }
+  for (const [name, chart] of charts) chart.coverage = leastOf(charts.get(name + COVERAGE));
   return [...charts.values()];
+}
+
+/** The least of the latest values of a chart. */
+function leastOf(chart: ChartInfo | undefined): number | null {
+  const last = (chart?.series ?? []).flatMap((row) => unspell(row.last) ?? []);
+  return last.length > 0 ? Math.min(...last) : null;
 }
 
 /** Loss-like first, then what tells learning, then throughput, then the rest, then the system. */
 export function rank(name: string): number {
   const low = name.toLowerCase();
-  if (isSystem(low)) return 90;
+  if (isSystem(low) || isSampled(low)) return 90;
   if (/(^|[/_. -])loss([/_. -]|$)/.test(low))
     return /(^|[/_])(val|valid|validation|eval|test)/.test(low) ? 1 : 0;
   if (/loss|perplexity|nll|cross_?entropy/.test(low)) return 2;
@@ -90,26 +120,35 @@ const natural = new Intl.Collator('en', { numeric: true });
 const SECTION_CHARTS = 3;
 
 function prefixOf(name: string): string {
-  if (isSystem(name)) return 'system';
+  if (isSystem(name) || isSampled(name)) return 'system';
+  if (isDerived(name)) return DERIVED;
   return name.includes('/') ? name.split('/')[0] : '';
 }
 
-/** Sections in their order; a chart's order inside is by rank, then by name. */
+/** Sections in their order; a chart's order inside is by rank, then by name, what histograms are made of last. */
 export function sectionsOf(charts: ChartInfo[], filter: string): Section[] {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const matching = charts.filter((c) => words.every((w) => c.name.toLowerCase().includes(w)));
+  const names = new Set(charts.map((c) => c.name));
+  // The observed share stands as a badge on the card of what it is the share of.
+  const isShare = (name: string) => name.endsWith(COVERAGE) && names.has(name.slice(0, -COVERAGE.length));
+  const own = charts.filter((c) => !isShare(c.name));
+  const matching = own.filter((c) => words.every((w) => c.name.toLowerCase().includes(w)));
   const sizes = new Map<string, number>();
-  for (const { name } of charts) sizes.set(prefixOf(name), (sizes.get(prefixOf(name)) ?? 0) + 1);
+  for (const { name } of own) sizes.set(prefixOf(name), (sizes.get(prefixOf(name)) ?? 0) + 1);
   const sections = new Map<string, ChartInfo[]>();
   for (const chart of matching) {
-    const own = prefixOf(chart.name);
-    const prefix = own === 'system' || (sizes.get(own) ?? 0) >= SECTION_CHARTS ? own : '';
+    const first = prefixOf(chart.name);
+    const stays = first === 'system' || first === DERIVED || (sizes.get(first) ?? 0) >= SECTION_CHARTS;
+    const prefix = stays ? first : '';
     sections.set(prefix, [...(sections.get(prefix) ?? []), chart]);
   }
-  const by = (a: ChartInfo, b: ChartInfo) => rank(a.name) - rank(b.name) || natural.compare(a.name, b.name);
+  // What is derived stands behind what was logged, the system behind both.
+  const late = ({ prefix }: Section) => (prefix === 'system' ? 2 : prefix === DERIVED ? 1 : 0);
+  const by = (a: ChartInfo, b: ChartInfo) =>
+    Number(a.isPart) - Number(b.isPart) || rank(a.name) - rank(b.name) || natural.compare(a.name, b.name);
   return [...sections]
     .map(([prefix, inside]) => ({ prefix, charts: inside.sort(by) }))
-    .sort((a, b) => by(a.charts[0], b.charts[0]));
+    .sort((a, b) => late(a) - late(b) || by(a.charts[0], b.charts[0]));
 }
 
 /** How often points of the run come, ms: the shortest mean distance among its series. */

@@ -18,6 +18,16 @@ export class StepMap {
     return null;
   }
 
+  /** Step nearest to a time: at the ends outside, and at an attempt's end where the run stood between two. */
+  nearest(time: number): number {
+    const { times, steps } = this;
+    const inside = Math.min(Math.max(time, times[0]), times[times.length - 1]);
+    const exact = this.stepOf(inside);
+    if (exact !== null) return exact;
+    const after = times.findIndex((t) => t >= inside);
+    return steps[Math.max(0, after - 1)];
+  }
+
   /** Step at a time; `null` outside and where the run was between two attempts. */
   stepOf(time: number): number | null {
     let [low, high] = [0, this.times.length];

@@ -67,17 +67,19 @@ export function CompareCard({ board, chart, height, hover: everywhere, point }: 
           <Name text={chart.display} />
         </h2>
         {chart.unit && <span class="unit">{chart.unit}</span>}
-        {chart.runs < runs && (
-          <span class="badge" title="The others do not have this metric">
-            {chart.runs} of {runs} runs
-          </span>
-        )}
-        {came > entries.length && (
-          <span class="badge" title="Mean as a line, lowest and highest as a band">
-            mean of {formatCount(came)}
-            {exist > came && ` of ${formatCount(exist)}`}
-          </span>
-        )}
+        <span class="badges">
+          {chart.runs < runs && (
+            <span class="badge" title="The others do not have this metric">
+              {chart.runs} of {runs} runs
+            </span>
+          )}
+          {came > entries.length && (
+            <span class="badge" title="Mean as a line, lowest and highest as a band">
+              mean of {formatCount(came)}
+              {exist > came && ` of ${formatCount(exist)}`}
+            </span>
+          )}
+        </span>
         <span class="readouts">
           {!below &&
             entries.map((entry) => (

@@ -14,6 +14,7 @@ import { zone } from '../lib/clock';
 import { copy, saveCsv } from '../lib/download';
 import type { Axis } from '../lib/points';
 import { LegendList, Readout } from './chart_legend';
+import { CoverageBadge } from './coverage';
 import { Failure } from './failure';
 import { MoreIcon } from './icons';
 import { Menu, type MenuItem } from './menu';
@@ -119,7 +120,7 @@ export function ChartCard(props: CardProps) {
         {chart.unit && <span class="unit">{chart.unit}</span>}
         <Trust help={chart.help} caveat={chart.caveat} />
         <Badges chart={chart} axis={axis} shape={shape} drawn={entries.length} />
-        <span class="readouts">
+        <span class={entries.length === 1 ? 'readouts alone' : 'readouts'}>
           {shape &&
             !below &&
             entries.map((entry) => (
@@ -195,7 +196,8 @@ function Badges({
   const log = view.isLog(chart.name);
   const cut = log && shape?.lines.some((l) => l.min.some((v) => v <= 0));
   return (
-    <>
+    <span class="badges">
+      {chart.coverage !== null && <CoverageBadge share={chart.coverage} />}
       {log && (
         <span class="badge" title={cut ? 'Values of 0 and below have no place on this axis' : undefined}>
           {cut ? 'log, ≤ 0 left out' : 'log'}
@@ -211,6 +213,6 @@ function Badges({
           {Math.min(drawn, SERIES_MAX)} of {shape.total} shown
         </span>
       )}
-    </>
+    </span>
   );
 }

@@ -25,11 +25,17 @@ export function Dialog({
   const click = (event: MouseEvent) => {
     if (event.target === root.current) close();
   };
+  // The browser tells `close` a moment later, and until then keys would go to a button that is no longer seen.
+  const leave = (event: Event) => {
+    event.preventDefault();
+    close();
+  };
   return (
     <dialog
       ref={root}
       class={className}
       aria-label={title}
+      onCancel={leave}
       onClose={close}
       onClick={click}
       onKeyDown={(e) => e.key === 'Escape' && e.stopPropagation()}

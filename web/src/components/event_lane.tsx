@@ -4,15 +4,20 @@ import type { Range } from '../charts/range';
 import type { AttemptSpan, Mark } from '../charts/shape';
 import { placeText } from '../charts/summary';
 import * as view from '../charts/view';
+import { alertOf, type Band, bandsOn, bandText, type Firing, placeOf } from '../health/firings';
+import { type Onset, onsetsOn } from '../health/words';
 import { now, zone } from '../lib/clock';
 import { formatCount } from '../lib/number';
 import type { Axis } from '../lib/points';
 import { shown, visible } from '../lib/text';
-import { formatDay, formatSecond, formatSpan } from '../lib/time';
+import { formatDay, formatMinute, formatSecond, formatSpan } from '../lib/time';
+import { Link } from './link';
 
 const MERGED_SHARE = 0.09;
 /** More marks than this are drawn without words. */
 const WORDED = 6;
+/** A spell that is narrower has its words beside it, percent of the lane. */
+const SPELL_SHARE = 14;
 
 interface LaneMark {
   x: number;
@@ -97,7 +102,7 @@ function flagText(board: Board, axis: Axis, x: number): string {
 }
 
 /** Width of an attempt's name, percent of the lane. */
-const NAME_SHARE = 7;
+const NAME_SHARE = 8;
 
 /** The lane; over the page's axis and with the marks of its charts unless it is told others. */
 export function EventLane(props: {
@@ -113,9 +118,20 @@ export function EventLane(props: {
   const attempts = known.filter((a) => a.to >= range.from && a.from <= range.to);
   const marks = merged(props.marks ?? chartMarks(board, axis), range);
   const left = (a: AttemptSpan) => Math.max(0, share(a.from));
-  // Attempts that begin at one place would write over each other: the newest one's name stays.
-  const covered = (at: number) =>
-    attempts.slice(at + 1).some((b) => Math.abs(left(b) - left(attempts[at])) < NAME_SHARE);
+  const onsets = onsetsOn(board, axis);
+  const bands = bandsOn(board, axis, (range.to - range.from) * MERGED_SHARE);
+  const stretches = [
+    ...bands.map((band) => ofBand(band, onsets)),
+    ...onsets.map((onset) => ofOnset(board, axis, onset)),
+  ];
+  // What begins at one place would write over each other: the newest attempt's name stays, unless a verdict does.
+  const covered = (at: number) => {
+    const own = left(attempts[at]);
+    return (
+      attempts.slice(at + 1).some((b) => Math.abs(left(b) - own) < NAME_SHARE) ||
+      onsets.some((o) => share(o.x) < own + NAME_SHARE && (o.end === null || share(o.end) > own))
+    );
+  };
   return (
     <section class="lane" aria-label="Events">
       <h2>Events</h2>
@@ -138,6 +154,14 @@ export function EventLane(props: {
             </span>
           );
         })}
+        {stretches.map((of, at) => (
+          <Strip
+            key={of.key}
+            of={of}
+            share={share}
+            crowded={stretches.some((o, i) => i !== at && !o.low && isLeftOf(share, o, of))}
+          />
+        ))}
         {marks.map((m) => (
           <span
             key={m.x}
@@ -155,6 +179,100 @@ export function EventLane(props: {
       </div>
     </section>
   );
+}
+
+/** A stretch of the lane: hatched up to `found`, then solid; open at the right while it lasts. */
+interface Stretch {
+  key: string;
+  level: string;
+  text: string;
+  title: string;
+  /** The rule whose page it leads to; none for what raised no alert. */
+  rule: string | null;
+  from: number;
+  found: number;
+  to: number | null;
+  /** Whether it stands below another one, without words. */
+  low: boolean;
+}
+
+/** Whether one stretch lies where the words to the left of another would stand. */
+function isLeftOf(share: (x: number) => number, one: Stretch, of: Stretch): boolean {
+  const left = share(of.from);
+  return share(one.from) < left && (one.to === null ? 100 : share(one.to)) > left - SPELL_SHARE;
+}
+
+function Strip(props: { of: Stretch; share: (x: number) => number; crowded: boolean }) {
+  const { of, share, crowded } = props;
+  const [from, to] = [share(of.from), of.to === null ? 100 : Math.min(100, share(of.to))];
+  if (from > 100 || to < 0 || to < from) return null;
+  const left = Math.max(0, from);
+  const width = to - left;
+  const found = Math.min(to, Math.max(left, share(of.found)));
+  const right = left < SPELL_SHARE || (crowded && to < 100 - SPELL_SHARE);
+  const beside = width < SPELL_SHARE ? ` short${right ? ' right' : ''}` : '';
+  const inside = (
+    <>
+      <i style={{ width: `${width > 0 ? ((found - left) / width) * 100 : 0}%` }} />
+      <span>{shown(of.text, 40)}</span>
+    </>
+  );
+  // A link is placed by its frame, since it has no style of its own.
+  return (
+    <span
+      class={`spell ${of.level}${beside}${of.low ? ' low' : ''}`}
+      style={{ left: `${left}%`, width: `${Math.max(0.2, width)}%` }}
+      title={visible(of.title)}
+    >
+      {of.rule === null ? (
+        inside
+      ) : (
+        <Link href={`/alerts?rule=${encodeURIComponent(of.rule)}`} class="alert">
+          {inside}
+        </Link>
+      )}
+    </span>
+  );
+}
+
+/** How long something was wrong, and the alert that told of it. */
+function ofOnset(board: Board, axis: Axis, onset: Onset): Stretch {
+  const alert = alertOf(board, onset.id);
+  const told = alert && alertWords(alert);
+  return {
+    key: onset.id,
+    level: onset.level,
+    text: told ?? onset.text,
+    title: told ? `${onset.text}: ${told}` : onset.text,
+    rule: alert?.rule ?? null,
+    from: onset.x,
+    found: (alert && placeOf(board, axis, alert.start)) ?? onset.found ?? onset.x,
+    to: onset.end,
+    low: false,
+  };
+}
+
+/** Alerts of the run that no verdict accounts for; beside a verdict they stand below it. */
+function ofBand(band: Band, onsets: Onset[]): Stretch {
+  const { firings, level, from, fired, to } = band;
+  const words = firings.map(alertWords);
+  return {
+    key: `${firings[0].fingerprint} ${firings[0].start}`,
+    level,
+    text: firings.length === 1 ? words[0] : bandText(band),
+    title: words.join('; '),
+    rule: firings[0].rule,
+    from,
+    found: fired,
+    to,
+    low: onsets.some((o) => o.x < (to ?? Infinity) && (o.end ?? Infinity) > from),
+  };
+}
+
+/** `StragglerPage firing since 10:46`, or from when to when it did. */
+function alertWords({ rule, start, end }: Firing): string {
+  const from = formatMinute(start, zone.value);
+  return end === null ? `${rule} firing since ${from}` : `${rule} ${from} – ${formatMinute(end, zone.value)}`;
 }
 
 function markText(mark: LaneMark): string {

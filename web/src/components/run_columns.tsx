@@ -1,12 +1,15 @@
 /** Columns of the run table; each has data behind it. */
 import type { ComponentChildren } from 'preact';
 import type { Shape } from '../charts/shape';
+import type { Figure } from '../health/answers';
 import { type RunRow, unspell } from '../lib/answers';
 import { formatCount, formatValue } from '../lib/number';
 import { runPath } from '../lib/route';
+import type { RunFigures } from '../lib/run_figures';
 import { visible } from '../lib/text';
 import { formatFull, formatSpan, formatWhen, type Zone } from '../lib/time';
-import { StateMark } from './icons';
+import { formatUsd, percent } from '../money/quantity';
+import { CritIcon, InfoIcon, StateMark, WarnIcon } from './icons';
 import { Link } from './link';
 import { Name } from './name';
 import { Sparkline } from './sparkline';
@@ -18,6 +21,7 @@ export interface CellContext {
   zone: Zone;
   metric: string;
   spark: (row: RunRow) => Shape | undefined;
+  figures: (row: RunRow) => RunFigures | undefined;
   /** Changes tags of the row in place; the cell shows an editor while it is being edited. */
   editing: string | null;
   edit: (runId: string | null) => void;
@@ -35,6 +39,8 @@ export interface Column {
   width: number;
   /** Takes the room that is left. */
   grows?: boolean;
+  /** Shown only where it is asked for. */
+  extra?: boolean;
   cell: (row: RunRow, context: CellContext) => ComponentChildren;
 }
 
@@ -72,6 +78,61 @@ function StateCell({ row, context }: { row: RunRow; context: CellContext }) {
   );
 }
 
+/** How far the slowest rank is from the others; red only where that is a verdict. */
+function SpreadCell({ row }: { row: RunRow }) {
+  const spread = row.spread ?? null;
+  if (spread === null)
+    return (
+      <span class="absent" title="needs steps of two ranks of a run under way">
+        —
+      </span>
+    );
+  return <span class={row.verdict?.level === 'page' ? 'crit' : undefined}>{percent(spread)}</span>;
+}
+
+/** A figure of the run; a dash with the reason where there is none. */
+function FigureCell({ figure, write }: { figure: Figure | undefined; write: (value: number) => string }) {
+  if (!figure) return null;
+  if (figure.value === null)
+    return (
+      <span class="absent" title={visible(figure.reason ?? 'not known')}>
+        —
+      </span>
+    );
+  return <span title={visible(figure.explain ?? '')}>{write(figure.value)}</span>;
+}
+
+/** The short name of a kind of GPU: `H100` of `NVIDIA H100 80GB HBM3`. */
+export function shortGpu(model: string): string {
+  const words = model.split(/[\s_-]+/).filter((word) => !/^(nvidia|amd|tesla|instinct|geforce)$/i.test(word));
+  return words[0] === 'RTX' || words[0] === 'Quadro' ? words.slice(0, 2).join(' ') : (words[0] ?? model);
+}
+
+/** How many GPUs of which kind. */
+function GpusCell({ figures }: { figures: RunFigures | undefined }) {
+  const model = figures?.gpu_model ?? null;
+  if (!figures || figures.gpus.value === null || model === null)
+    return <FigureCell figure={figures?.gpus} write={formatCount} />;
+  return (
+    <span title={visible(model)}>
+      {formatCount(figures.gpus.value)} × {visible(shortGpu(model))}
+    </span>
+  );
+}
+
+/** The one sentence that matters: what is wrong, else why the run is not well. */
+function VerdictCell({ row }: { row: RunRow }) {
+  const { verdict } = row;
+  if (!verdict) return row.state_reason ? <Name class="quiet" text={row.state_reason} limit={40} /> : null;
+  const level = verdict.level === 'page' || verdict.level === 'warn' ? verdict.level : 'info';
+  return (
+    <span class={`level ${level}`}>
+      {level === 'page' ? <CritIcon /> : level === 'warn' ? <WarnIcon /> : <InfoIcon />}{' '}
+      <Name text={verdict.claim} limit={40} />
+    </span>
+  );
+}
+
 /** All columns in their order. */
 export const COLUMNS: Column[] = [
   {
@@ -79,7 +140,7 @@ export const COLUMNS: Column[] = [
     title: () => 'State',
     sort: 'state',
     number: false,
-    width: 140,
+    width: 128,
     cell: (row, context) => <StateCell row={row} context={context} />,
   },
   {
@@ -87,7 +148,7 @@ export const COLUMNS: Column[] = [
     title: () => 'Run',
     sort: 'name',
     number: false,
-    width: 240,
+    width: 160,
     grows: true,
     cell: (row, context) => (
       <span class="run-cell">
@@ -108,7 +169,7 @@ export const COLUMNS: Column[] = [
     title: () => 'Project',
     sort: '',
     number: false,
-    width: 140,
+    width: 104,
     cell: (row) => (
       <Name
         class="quiet"
@@ -122,7 +183,7 @@ export const COLUMNS: Column[] = [
     title: () => 'Started',
     sort: 'started',
     number: false,
-    width: 84,
+    width: 76,
     cell: (row, context) =>
       row.started_ms === null ? (
         <Absent why="not known" />
@@ -137,18 +198,26 @@ export const COLUMNS: Column[] = [
     title: () => 'Elapsed',
     sort: 'elapsed',
     number: true,
-    width: 92,
+    width: 76,
     cell: (row, context) => {
       const seconds = elapsedSeconds(row, context.now);
       return seconds === null ? <Absent why="not known" /> : formatSpan(seconds);
     },
   },
   {
+    id: 'gpus',
+    title: () => 'GPUs',
+    sort: '',
+    number: false,
+    width: 84,
+    cell: (row, context) => <GpusCell figures={context.figures(row)} />,
+  },
+  {
     id: 'step',
     title: () => 'Step',
     sort: 'step',
     number: true,
-    width: 84,
+    width: 72,
     cell: (row) => (row.last_step === null ? <Absent why="no steps" /> : formatCount(row.last_step)),
   },
   {
@@ -156,7 +225,7 @@ export const COLUMNS: Column[] = [
     title: (context) => `${context.metric}, last · all steps`,
     sort: 'metric',
     number: false,
-    width: 236,
+    width: 184,
     cell: (row, context) => {
       const last = unspell(row.metric?.last);
       return (
@@ -172,11 +241,67 @@ export const COLUMNS: Column[] = [
     },
   },
   {
+    id: 'tokens',
+    title: () => 'tokens/s',
+    sort: '',
+    number: true,
+    width: 72,
+    cell: (row, context) => (
+      <FigureCell
+        figure={context.figures(row)?.tokens_per_second}
+        write={(value) => formatValue(Number(value.toPrecision(3)))}
+      />
+    ),
+  },
+  {
+    id: 'mfu',
+    title: () => 'MFU',
+    sort: '',
+    number: true,
+    width: 60,
+    cell: (row, context) => <FigureCell figure={context.figures(row)?.mfu_ratio} write={percent} />,
+  },
+  {
+    id: 'spread',
+    title: () => 'Spread',
+    sort: '',
+    number: true,
+    width: 64,
+    cell: (row) => <SpreadCell row={row} />,
+  },
+  {
+    id: 'ettr',
+    title: () => 'ETTR',
+    sort: '',
+    number: true,
+    width: 60,
+    cell: (row, context) => (
+      <FigureCell figure={context.figures(row)?.ettr_ratio} write={(value) => value.toFixed(2)} />
+    ),
+  },
+  {
+    id: 'cost',
+    title: () => 'Cost',
+    sort: '',
+    number: true,
+    width: 72,
+    cell: (row, context) => <FigureCell figure={context.figures(row)?.usd} write={formatUsd} />,
+  },
+  {
+    id: 'verdict',
+    title: () => 'Verdict',
+    sort: '',
+    number: false,
+    width: 184,
+    cell: (row) => <VerdictCell row={row} />,
+  },
+  {
     id: 'points',
     title: () => 'Points',
     sort: 'points',
     number: true,
     width: 88,
+    extra: true,
     cell: (row) => formatCount(row.points),
   },
   {
@@ -185,6 +310,7 @@ export const COLUMNS: Column[] = [
     sort: '',
     number: false,
     width: 116,
+    extra: true,
     cell: (row) =>
       row.hosts.length === 0 ? (
         <Absent why="not known" />
@@ -202,6 +328,7 @@ export const COLUMNS: Column[] = [
     sort: 'attempts',
     number: true,
     width: 78,
+    extra: true,
     cell: (row) => formatCount(row.attempts),
   },
 ];

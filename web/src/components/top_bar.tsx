@@ -1,7 +1,9 @@
 /** The bar on top of every page: mark, where we are, pages, keys, theme. */
+import { useEffect } from 'preact/hooks';
 import { path } from '../lib/address';
 import { now, zone } from '../lib/clock';
 import { runName } from '../lib/crumb';
+import { firing, waiting, watchDuty } from '../lib/duty';
 import { quoteValue } from '../lib/filter';
 import { sheetOpen } from '../lib/keys';
 import { parseRoute, runPath, runsPath, type Scope } from '../lib/route';
@@ -11,6 +13,7 @@ import { formatSecond, formatSpan } from '../lib/time';
 import { Mark, ThemeIcon, WarnIcon } from './icons';
 import { Link } from './link';
 import { Name } from './name';
+import { Search } from './search';
 import { Who } from './who';
 
 function Crumbs({ scope }: { scope: Scope }) {
@@ -41,17 +44,30 @@ function Crumbs({ scope }: { scope: Scope }) {
   );
 }
 
+/** How many, beside the name of their page. */
+function Count({ value, what, tone = '' }: { value: number; what: string; tone?: string }) {
+  return (
+    <span class={`count ${tone}`}>
+      {value > 999 ? '999+' : value}
+      <span class="unseen"> {what}</span>
+    </span>
+  );
+}
+
 /** The bar. */
 export function TopBar() {
+  useEffect(watchDuty, []);
   const route = parseRoute(path.value);
   const scope = route.page === 'runs' || route.page === 'run' ? route.scope : null;
   return (
     <header class="top-bar">
-      <Link href="/runs" class="brand" title="All runs">
-        <Mark />
-        truegauge
-      </Link>
-      {scope && <Crumbs scope={scope} />}
+      <div class="place">
+        <Link href="/runs" class="brand" title="All runs">
+          <Mark />
+          truegauge
+        </Link>
+        {scope && <Crumbs scope={scope} />}
+      </div>
       <nav class="pages" aria-label="Pages">
         <Link href={runsPath(scope)} current={route.page === 'runs' || route.page === 'run'}>
           Runs
@@ -62,8 +78,21 @@ export function TopBar() {
         <Link href="/inference" current={route.page === 'inference'}>
           Inference
         </Link>
+        <Link href="/alerts" current={route.page === 'alerts'}>
+          Alerts
+          {firing.value !== null && firing.value > 0 && (
+            <Count value={firing.value} what="firing" tone="crit" />
+          )}
+        </Link>
+        <Link href="/remediation" current={route.page === 'remediation'}>
+          Remediation
+          {waiting.value !== null && waiting.value > 0 && <Count value={waiting.value} what="waiting" />}
+        </Link>
         <Link href="/explore" current={route.page === 'explore'}>
           Explore
+        </Link>
+        <Link href="/calc" current={route.page === 'calc'}>
+          Calculators
         </Link>
       </nav>
       <div class="right">
@@ -73,6 +102,7 @@ export function TopBar() {
             {formatSpan(Math.max(1, (now.value - lostSince.value) / 1000))}), trying again
           </span>
         )}
+        <Search />
         <Who />
         <button
           type="button"

@@ -27,6 +27,8 @@ export interface Choice {
   axis: Axis;
   /** Whether the min-max band is drawn. */
   envelope: boolean;
+  /** A value that the axis reaches, whatever the lines do. */
+  reach?: number | null;
   /** Whether the axis is logarithmic; as the page says where this does not. */
   log?: boolean;
   /** Draws behind the lines, and above them. */
@@ -69,6 +71,15 @@ export function useOverlayPlot(
   }, [page, answer, choice.unit, choice.zero, choice.log, axis]);
 }
 
+/** Room above a value that an axis has to reach. */
+const ABOVE = 1.08;
+
+/** A range that has a value in it, with a little room above; as it is where there is none. */
+function reaching([low, high]: [number, number], value: number, log: boolean): [number, number] {
+  if (!Number.isFinite(value) || (log && value <= 0)) return [low, high];
+  return [Math.min(low, value), Math.max(high, value * ABOVE)];
+}
+
 function modelOf(page: OverlayPage, all: Shape, choice: Choice, size: [number, number]): PlotModel {
   const hover = choice.hover.value;
   const lines = all.lines.filter((l) => !choice.hidden.value.has(seriesId(l.labels)));
@@ -91,7 +102,11 @@ function modelOf(page: OverlayPage, all: Shape, choice: Choice, size: [number, n
       };
     }),
     range,
-    y: valueRange(shape.x, extents, range.from, range.to, how) ?? (log ? [1, 10] : [0, 1]),
+    y: reaching(
+      valueRange(shape.x, extents, range.from, range.to, how) ?? (log ? [1, 10] : [0, 1]),
+      (choice.reach ?? Number.NaN) / factor,
+      log,
+    ),
     log,
     envelope: choice.envelope,
     axis: choice.axis,

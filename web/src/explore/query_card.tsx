@@ -79,16 +79,18 @@ export function QueryCard({ explore, asked, at, height, point }: CardProps) {
           {letter} <code class="quiet">{visible(asked.query)}</code>
         </h2>
         {unit && <span class="unit">{unit}</span>}
-        {drawn && <span class="badge">step {formatSpan(drawn.step / 1000)}</span>}
-        {shape && shape.total > entries.length && (
-          <span class="badge">
-            {entries.length} of {formatCount(shape.total)} shown
-            {drawn &&
-              drawn.series.length < shape.total &&
-              `, of the first ${formatCount(drawn.series.length)}`}
-          </span>
-        )}
-        {asked.error.value !== null && drawn && <span class="badge">from before the error</span>}
+        <span class="badges">
+          {drawn && <span class="badge">step {formatSpan(drawn.step / 1000)}</span>}
+          {shape && shape.total > entries.length && (
+            <span class="badge">
+              {entries.length} of {formatCount(shape.total)} shown
+              {drawn &&
+                drawn.series.length < shape.total &&
+                `, of the first ${formatCount(drawn.series.length)}`}
+            </span>
+          )}
+          {asked.error.value !== null && drawn && <span class="badge">from before the error</span>}
+        </span>
         {drawn && <Notes drawn={drawn} />}
         <span class="readouts">
           {shape &&

@@ -3,7 +3,7 @@ import { type ReadonlySignal, useSignal } from '@preact/signals';
 import { useState } from 'preact/hooks';
 import type { Range } from '../charts/range';
 import { Dialog } from '../components/dialog';
-import { Menu } from '../components/menu';
+import { Menu, type MenuItem } from '../components/menu';
 import { Segments } from '../components/segments';
 import { setParams } from '../lib/address';
 import { zone } from '../lib/clock';
@@ -15,6 +15,7 @@ import {
   PRESETS,
   parseDuration,
   parseTime,
+  presetName,
   rangeOf,
   type Span,
   USUAL,
@@ -29,6 +30,12 @@ export interface Ranged {
   readonly asOf: ReadonlySignal<number>;
   /** The times of what is stored, where they are known. */
   readonly census?: ReadonlySignal<{ headStats: { minTime: number; maxTime: number } } | null>;
+  /** What the range is called, where it has a name of its own. */
+  readonly name?: ReadonlySignal<string>;
+  /** Whether there is nothing beside it, earlier or later. */
+  readonly whole?: ReadonlySignal<boolean>;
+  /** What the menu offers instead of the last while. */
+  menu?: () => MenuItem[];
   /** Takes `from` and `to` of the address; `null` twice for the usual range. */
   choose: (from: string | null, to: string | null) => void;
 }
@@ -38,14 +45,15 @@ export function RangeControl({ explore }: { explore: Ranged }) {
   const exact = useSignal(false);
   const span = explore.span.value;
   const range = explore.range.value;
-  const name = 'last' in span ? `Last ${nameOf(span.last)}` : 'Fixed';
-  const bound = explore.census?.value?.headStats;
+  const name = explore.name?.value ?? ('last' in span ? `Last ${presetName(span.last)}` : 'Fixed');
+  const whole = explore.whole?.value ?? false;
   return (
     <div class="range" role="group" aria-label="Time range">
       <button
         type="button"
         aria-label="Earlier"
         title="Half a range earlier (,)"
+        disabled={whole}
         onClick={() => shift(explore, -0.5)}
       >
         ‹
@@ -54,19 +62,7 @@ export function RangeControl({ explore }: { explore: Ranged }) {
         label="Time range"
         named
         items={() => [
-          ...PRESETS.map((last) => ({
-            text: `Last ${nameOf(last)}`,
-            checked: 'last' in span && span.last === last,
-            run: () => explore.choose(last === USUAL ? null : `-${last}`, null),
-          })),
-          ...(bound && bound.minTime < bound.maxTime
-            ? [
-                {
-                  text: 'All that is stored',
-                  run: () => explore.choose(String(bound.minTime), String(bound.maxTime)),
-                },
-              ]
-            : []),
+          ...(explore.menu ?? (() => lasts(explore)))(),
           { text: 'From and to …', run: () => (exact.value = true) },
         ]}
       >
@@ -76,6 +72,7 @@ export function RangeControl({ explore }: { explore: Ranged }) {
         type="button"
         aria-label="Later"
         title="Half a range later (.)"
+        disabled={whole}
         onClick={() => shift(explore, 0.5)}
       >
         ›
@@ -85,7 +82,19 @@ export function RangeControl({ explore }: { explore: Ranged }) {
   );
 }
 
-const nameOf = (last: string) => formatSpan(parseDuration(last)! / 1000).replace(/ 00 min$/, '');
+/** The last while of different lengths, and all that there is where that is known. */
+function lasts(explore: Ranged): MenuItem[] {
+  const span = explore.span.peek();
+  const bound = explore.census?.peek()?.headStats;
+  const all = PRESETS.map((last) => ({
+    text: `Last ${presetName(last)}`,
+    checked: 'last' in span && span.last === last,
+    run: () => explore.choose(last === USUAL ? null : `-${last}`, null),
+  }));
+  if (!bound || bound.minTime >= bound.maxTime) return all;
+  const stored = () => explore.choose(String(bound.minTime), String(bound.maxTime));
+  return [...all, { text: 'All that is stored', checked: false, run: stored }];
+}
 
 function timesOf(from: number, to: number): string {
   const z = zone.value;

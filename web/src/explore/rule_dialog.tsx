@@ -1,8 +1,8 @@
 /** A window that shows a query as a rule, ready to be copied. */
 import { useState } from 'preact/hooks';
 import { Dialog } from '../components/dialog';
+import { RuleButtons } from '../components/rule_buttons';
 import { Segments } from '../components/segments';
-import { copy, save } from '../lib/download';
 import { hasCondition, nameProblem, type RuleKind, ruleYaml, suggestedName } from './rule';
 
 /** Fills in a rule for `query`. */
@@ -91,23 +91,7 @@ export function RuleDialog({ query, close }: { query: string; close: () => void 
         Put it into a file of <code>--rule-files</code>; <code>truegauge rules check {file}</code> looks it
         over.
       </p>
-      <footer>
-        <button
-          type="button"
-          class="control"
-          onClick={() => save(new Blob([yaml], { type: 'application/yaml' }), file)}
-        >
-          Download
-        </button>
-        <button
-          type="button"
-          class="primary"
-          disabled={wrong !== ''}
-          onClick={() => void copy(yaml, 'the rule')}
-        >
-          Copy
-        </button>
-      </footer>
+      <RuleButtons yaml={yaml} file={file} disabled={wrong !== ''} label="Copy" />
     </Dialog>
   );
 }

@@ -1,5 +1,6 @@
 /** The range that is asked for, and the distance of its steps. Times are milliseconds. */
 import type { Range } from '../charts/range';
+import { formatSpan } from '../lib/time';
 
 const UNITS: [unit: string, ms: number][] = [
   ['w', 604_800_000],
@@ -36,6 +37,15 @@ const STEP_CHOICES = [
 ];
 const LONG_CHOICES = ['3h', '6h', '12h', '1d', '7d', '30d'];
 
+/** Shares of a range below which what is there is young: most of the picture would be empty. */
+const YOUNG = 0.25;
+
+/** The shortest preset that holds `age`, where that is far less than what is shown; `null` where it is not. */
+export function presetFor(age: number, width: number): string | null {
+  if (!(age >= 0) || age > width * YOUNG) return null;
+  return PRESETS.find((preset) => parseDuration(preset)! >= age && parseDuration(preset)! < width) ?? null;
+}
+
 /** Reads `90s`, `1h30m` or `15` (seconds); `null` when it is none, or none at all. */
 export function parseDuration(text: string): number | null {
   if (/^\d+(\.\d+)?$/.test(text)) return Number(text) > 0 ? Number(text) * 1000 : null;
@@ -44,6 +54,10 @@ export function parseDuration(text: string): number | null {
   const sum = pieces.reduce((ms, [, n, unit]) => ms + Number(n) * UNITS.find(([u]) => u === unit)![1], 0);
   return sum > 0 ? sum : null;
 }
+
+/** A preset in words: `15 min`, `1 h`. */
+export const presetName = (preset: string) =>
+  formatSpan(parseDuration(preset)! / 1000).replace(/ 00 min$/, '');
 
 /** Writes `1h30m`, as Prometheus reads it. */
 export function formatDuration(ms: number): string {

@@ -13,8 +13,12 @@ export function unitOf(query: string, known: ReadonlyMap<string, { unit: string 
   const calls = words.filter((w) => w.kind === 'call').map((w) => w.text.toLowerCase());
   if (calls.some((c) => OTHER.test(c))) return '';
   if (words.some((w) => w.kind === 'sign' && /^[-+*/^%]$/.test(w.text))) return '';
-  const unit = known.get(names[0])?.unit || unitOfName(names[0]);
   const perSecond = calls.some((c) => c === 'rate' || c === 'irate');
+  const family = names[0].replace(/_bucket$/, '');
+  const told = known.get(names[0])?.unit || unitOfName(family);
+  // A quantile is of what was measured, over whatever time that was counted; a bucket counts it.
+  if (calls.includes('histogram_quantile')) return told;
+  const unit = family === names[0] ? told : '';
   if (!perSecond) return unit;
   if (unit === 's') return '';
   return unit === 'J' ? 'W' : unit ? `${unit}/s` : '1/s';

@@ -1,4 +1,4 @@
-/** Keeps a page of the fleet up to date. */
+/** Keeps a page that asks by itself up to date. */
 import { effect, type ReadonlySignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { paced } from '../lib/pace';
@@ -17,7 +17,7 @@ interface Asked {
 }
 
 /** Asks when the question changes and, while the page is live, when there is news or time went by. */
-export function useFeed(page: Asked, title: string): void {
+export function useFeed(page: Asked, title: string, topics = 'fleet'): void {
   useEffect(() => {
     document.title = `${title} · truegauge`;
     const refresh = paced(() => page.load(), NEWS_MS);
@@ -28,7 +28,7 @@ export function useFeed(page: Asked, title: string): void {
     const news = () => {
       if (page.range.live.peek()) refresh.ask();
     };
-    const stopFollowing = follow('fleet', news, true);
+    const stopFollowing = follow(topics, news, true);
     const timer = setInterval(() => {
       if (!document.hidden) news();
     }, POLL_MS);

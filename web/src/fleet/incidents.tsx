@@ -5,7 +5,7 @@ import { Link } from '../components/link';
 import { Name } from '../components/name';
 import { Sentence } from '../components/sentence';
 import { now, zone } from '../lib/clock';
-import { gpuPath } from '../lib/route';
+import { gpuPath, remediationPath } from '../lib/route';
 import { shown, visible } from '../lib/text';
 import { formatSecond, formatWhen } from '../lib/time';
 import type { Code, Incident, IncidentsAnswer } from './answers';
@@ -188,6 +188,9 @@ function Details({ incident }: { incident: Incident }) {
       )}
       {incident.gpu !== '' && (
         <Link href={gpuPath(incident.host, incident.gpu, incident.uuid ?? '')}>GPU page</Link>
+      )}
+      {incident.state === 'open' && incident.action !== 'none' && (
+        <Link href={remediationPath(incident.host, incident.gpu)}>What remediation does about it</Link>
       )}
     </div>
   );

@@ -1,24 +1,47 @@
 /** The range of the fleet's pages, as the address holds it. */
 import { computed, signal } from '@preact/signals';
+import type { RangeAnswer } from '../explore/answer';
 import type { Ranged } from '../explore/range_control';
-import { parseDuration, parseSpan, rangeOf, USUAL } from '../explore/span';
+import { parseDuration, parseSpan, presetFor, rangeOf, USUAL } from '../explore/span';
 import { param, setParams } from '../lib/address';
-
-/** What is shown when the address says nothing. */
-const LAST = '3h';
 
 /** Follows the clock unless the address fixes both ends or says `live=0`. */
 export class FleetRange implements Ranged {
+  /** What is shown when the address says nothing. */
+  private readonly usual = signal('');
+  private fitted = false;
   readonly asOf = signal(Date.now());
-  readonly span = computed(() => parseSpan(param('from') || `-${LAST}`, param('to')));
+  readonly span = computed(() => parseSpan(param('from') || `-${this.usual.value}`, param('to')));
   readonly range = computed(() => rangeOf(this.span.value, this.asOf.value));
   /** Whether it moves with the clock. */
   readonly live = computed(() => 'last' in this.span.value && param('live') !== '0');
 
+  constructor(last = '3h') {
+    this.usual.value = last;
+  }
+
+  /**
+   * Shows less of the past, where the address says nothing and these answers have nothing but young samples. Once
+   * only: a range does not change under the reader.
+   */
+  fit(answers: RangeAnswer[]): void {
+    const firsts = answers.flatMap(({ x, series }) =>
+      series.flatMap((s) => {
+        const at = s.present.indexOf(1);
+        return at < 0 ? [] : x[at];
+      }),
+    );
+    if (this.fitted || firsts.length === 0) return;
+    this.fitted = true;
+    const { from, to } = this.range.peek();
+    const short = presetFor(to - Math.min(...firsts), to - from);
+    if (short && param('from') === '') this.usual.value = short;
+  }
+
   choose = (from: string | null, to: string | null): void => {
     // The control says nothing for the range that other pages start with.
     const wanted = from === null && to === null ? `-${USUAL}` : from;
-    setParams({ from: wanted === `-${LAST}` ? null : wanted, to }, true);
+    setParams({ from: wanted === `-${this.usual.peek()}` ? null : wanted, to }, true);
   };
 
   /** Lets a range that moves end now. */

@@ -1,5 +1,6 @@
 /** What the server says of engines that serve models. Times are ms since the epoch. */
 import { getProm } from '../explore/answer';
+import type { Price } from '../health/answers';
 import { askJson } from '../lib/api';
 
 /** A number, or why there is none. */
@@ -33,6 +34,14 @@ export interface Replica {
   values: Figures;
 }
 
+/** What users of a model are to get, seconds; of goodput the share of requests. */
+export interface Objectives {
+  ttft: number | null;
+  tpot: number | null;
+  itl: number | null;
+  goodput: number | null;
+}
+
 /** A model. */
 export interface Model {
   /** Empty where the engine does not tell. */
@@ -44,6 +53,8 @@ export interface Model {
   values: Figures;
   finished: Record<string, number | string>;
   verdict: Verdict | null;
+  objectives?: Objectives | null;
+  price?: Price | null;
   replicas: Replica[];
 }
 
@@ -62,6 +73,10 @@ export interface EnginesAnswer {
   from: number;
   to: number;
   models: Model[];
+  /** How many there are, with those that are not in this answer. */
+  models_total: number;
+  /** The last name where more come after it. */
+  next: string | null;
   targets: Target[];
 }
 
@@ -96,9 +111,19 @@ export interface Described {
   trust?: string;
 }
 
-/** Asks for all models. */
-export function askEngines(from: number, to: number, signal?: AbortSignal): Promise<EnginesAnswer> {
-  return askJson<EnginesAnswer>(`engines?from=${from}&to=${to}`, { signal });
+/** Asks for all models, of very many for the first by name, and for the one that is `named` in any case. */
+export async function askEngines(
+  from: number,
+  to: number,
+  named: string | null,
+  signal?: AbortSignal,
+): Promise<EnginesAnswer> {
+  const window = `from=${from}&to=${to}`;
+  const all = await askJson<EnginesAnswer>(`engines?${window}`, { signal });
+  if (named === null || all.next === null || all.models.some((m) => m.model === named)) return all;
+  const one = `engines?${window}&model=${encodeURIComponent(named)}`;
+  const { models, targets } = await askJson<EnginesAnswer>(one, { signal });
+  return { ...all, models: [...all.models, ...models], targets: [...all.targets, ...targets] };
 }
 
 /** Compares the page of one target as it was at `to`. */

@@ -4,7 +4,7 @@ import { useMemo, useRef } from 'preact/hooks';
 import type uPlot from 'uplot';
 import { stepCursor, zoomAt } from '../charts/gestures';
 import { entriesOf } from '../charts/legend';
-import { ink } from '../charts/model';
+import { factorOf, ink } from '../charts/model';
 import type { Shape } from '../charts/shape';
 import { summary } from '../charts/summary';
 import { LegendList, Readout } from '../components/chart_legend';
@@ -59,18 +59,25 @@ export function ModelChart(props: {
   const entries = useMemo(() => (shape ? entriesOf(shape) : []), [shape]);
   const bars = useMemo(() => (picture?.bars ? entriesOf(picture.bars) : []), [picture]);
   const below = entries.length > HEAD_ENTRIES;
+  // The head has the unit: where three values stand in it, they need the room.
+  const beside = entries.length + bars.length >= HEAD_ENTRIES;
   const log = page.isLog(chart.id, chart.log);
   const unit = chart.unit === '1/s' ? '' : chart.unit;
+  const objective = objectiveOf(model, chart);
   useOverlayPlot(page, own, root, body, {
     hidden,
     hover,
     unit,
     zero: true,
     axis: 'time',
-    envelope: chart.id === 'kv',
+    envelope: chart.band !== null,
     log,
+    reach: objective?.value,
     behind: (u) => drawBars(u, own.peek()?.bars ?? null),
-    above: (u) => drawResets(u, own.peek()?.resets ?? []),
+    above: (u) => {
+      drawResets(u, own.peek()?.resets ?? []);
+      drawObjective(u, objective, own.peek()?.shape ?? null);
+    },
   });
   const keys: ChartKeys = {
     step: (by) => stepCursor(page, 'time', own.peek()?.shape ?? null, by),
@@ -90,11 +97,18 @@ export function ModelChart(props: {
     >
       <header>
         <h3>{chart.title}</h3>
-        <span class="unit">{[chart.unit, chart.note, log ? 'log' : ''].filter(Boolean).join(', ')}</span>
+        {chart.unit && <span class="unit">{chart.unit}</span>}
+        <span class="head-note">
+          <span class="unit">{chart.note}</span>
+        </span>
         {what && (
           <Trust help={what.help} caveat={what.caveat} level={LEVELS.find((level) => level === what.trust)} />
         )}
-        <span class="readouts">
+        <span class="badges">
+          {log && <span class="badge">log</span>}
+          {chart.badge && <span class="badge">{chart.badge}</span>}
+        </span>
+        <span class={entries.length + bars.length === 1 ? 'readouts alone' : 'readouts'}>
           {!below &&
             [...entries, ...bars].map((entry) => (
               <Readout
@@ -103,7 +117,7 @@ export function ModelChart(props: {
                 axis="time"
                 shape={bars.includes(entry) ? picture!.bars! : shape!}
                 entry={entry}
-                unit={unit}
+                unit={beside ? '' : unit}
                 alone={false}
                 hover={(on) => (hover.value = on && entries.length > 1 ? entry.id : null)}
                 about={(value) => bucketText(page, chart, value)}
@@ -155,7 +169,13 @@ function bucketText(page: Inference, chart: ChartSpec, value: number): string {
 function Nothing({ model, chart }: { model: Model; chart: ChartSpec }) {
   const reason = model.values[chart.figure]?.reason;
   return (
-    <p class="none">{reason ? `— unknown: ${reason}` : `— unknown: no ${chart.metric} in this range`}</p>
+    <p class="none">
+      {reason
+        ? `— unknown: ${reason}`
+        : chart.metric.startsWith('model:')
+          ? `— not recorded in this range: the rule ${chart.metric} writes it while the server runs`
+          : `— unknown: no ${chart.metric} in this range`}
+    </p>
   );
 }
 
@@ -201,6 +221,49 @@ function drawBars(u: uPlot, bars: Shape | null): void {
     bbox.left + bbox.width - 2 * ratio,
     bbox.top + bbox.height * (1 - BARS) - 3 * ratio,
   );
+  ctx.restore();
+}
+
+/** An objective in the unit of a chart, and in words; `null` where none is set. */
+export function objectiveOf(model: Model, chart: ChartSpec): { value: number; text: string } | null {
+  const value = chart.objective && model.objectives?.[chart.objective];
+  if (value === null || value === undefined) return null;
+  if (chart.objective === 'goodput') return { value, text: `target ${value.toFixed(2)}` };
+  const scaled = chart.unit === 'ms' ? value * 1000 : value;
+  return { value: scaled, text: `objective ${brief(scaled)} ${chart.unit}` };
+}
+
+/** A dashed line at an objective, with its words. */
+function drawObjective(
+  u: uPlot,
+  objective: { value: number; text: string } | null,
+  shape: Shape | null,
+): void {
+  if (!objective) return;
+  const { ctx, bbox } = u;
+  const ratio = window.devicePixelRatio || 1;
+  const y = u.valToPos(objective.value / factorOf(shape?.lines ?? []), 'y', true);
+  if (y < bbox.top || y > bbox.top + bbox.height) return;
+  ctx.save();
+  ctx.strokeStyle = ink.peek().text2;
+  ctx.lineWidth = ratio;
+  ctx.setLineDash([6 * ratio, 4 * ratio]);
+  ctx.beginPath();
+  ctx.moveTo(bbox.left, y);
+  ctx.lineTo(bbox.left + bbox.width, y);
+  ctx.stroke();
+  ctx.setLineDash([]);
+  ctx.font = ink.peek().font.replace('11px', `${11 * ratio}px`);
+  ctx.lineJoin = 'round';
+  ctx.lineWidth = 3 * ratio;
+  ctx.strokeStyle = ink.peek().panel;
+  ctx.fillStyle = ink.peek().text2;
+  const above = y - 16 * ratio > bbox.top;
+  ctx.textAlign = 'left';
+  ctx.textBaseline = above ? 'bottom' : 'top';
+  const at: [number, number] = [bbox.left + 8 * ratio, y + (above ? -3 : 4) * ratio];
+  ctx.strokeText(objective.text, ...at);
+  ctx.fillText(objective.text, ...at);
   ctx.restore();
 }
 

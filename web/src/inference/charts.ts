@@ -4,6 +4,7 @@ import type { Line, Shape } from '../charts/shape';
 import { holesOf } from '../charts/shape';
 import type { RangeAnswer, Series } from '../explore/answer';
 import { shapeOfRange } from '../explore/answer';
+import type { Objectives } from './answers';
 
 /** A line, by the word that its question gives it. */
 interface LineSpec {
@@ -32,6 +33,12 @@ export interface ChartSpec {
   by: string | null;
   /** Whether marks of restarts are drawn. */
   resets: boolean;
+  /** What its values are, where that has to be said in the head. */
+  badge: string;
+  /** The objective that is drawn as a line. */
+  objective: keyof Objectives | null;
+  /** What the first line's band lies between. */
+  band: [low: string, high: string] | null;
 }
 
 const line = (what: string, text: string, slot: number, dash: number[] = []): LineSpec => ({
@@ -59,6 +66,9 @@ const spec = (
   figure: '',
   by: null,
   resets: false,
+  badge: '',
+  objective: null,
+  band: null,
   ...more,
 });
 
@@ -71,17 +81,24 @@ const FINISHED = 'finished';
 /** The charts in their order. */
 export const CHARTS: ChartSpec[] = [
   spec('ttft', 'TTFT', 's', 'ttft_seconds', {
-    lines: [line('ttft_p50', 'p50', 0), line('ttft_p95', 'p95', 2, P95)],
+    lines: [line('ttft_p50', 'p50', 0), line('ttft_p95', 'p95', 2, P95), line('ttft_p99', 'p99', 1, P99)],
     figure: 'ttft_p95',
+    objective: 'ttft',
   }),
   spec('itl', 'ITL', 'ms', 'itl_seconds', {
     log: true,
     lines: [line('itl_p50', 'p50', 0), line('itl_p99', 'p99', 1, P99)],
     figure: 'itl_p99',
+    objective: 'itl',
   }),
-  spec('e2e', 'End to end', 's', 'e2e_seconds', {
-    lines: [line('e2e_p50', 'p50', 0), line('e2e_p95', 'p95', 2, P95)],
-    figure: 'e2e_p95',
+  spec('goodput', 'Goodput', '', '', {
+    note: 'share inside all objectives',
+    metric: 'model:goodput_ratio_lower',
+    lines: [line('goodput_lower', 'at least', 0), line('goodput_upper', 'at most', 0)],
+    figure: 'goodput_lower',
+    badge: 'bounds',
+    objective: 'goodput',
+    band: ['goodput_lower', 'goodput_upper'],
   }),
   spec('load', 'Requests', '', 'requests_running', {
     lines: [line('running', 'running', 0), line('waiting', 'waiting', 1, P95)],
@@ -90,12 +107,29 @@ export const CHARTS: ChartSpec[] = [
   spec('kv', 'KV cache', '', 'kv_usage_ratio', {
     lines: [line('kv_mean', 'use', 0)],
     bars: line('preemptions', 'preempt./s', 6),
+    band: ['kv_min', 'kv_max'],
     figure: 'kv_usage',
   }),
   spec('tokens', 'Tokens/s', '', 'output_tokens_total', {
     lines: [line('output', 'output', 0), line('prompt', 'prompt', 3, P95)],
     figure: 'output_tokens_per_second',
     resets: true,
+  }),
+  spec('joule', 'Tokens per joule', 'tok/J', '', {
+    note: 'output tokens',
+    metric: 'model:tokens_per_joule',
+    lines: [line('tokens_per_joule', 'output', 0)],
+    figure: 'tokens_per_joule',
+    badge: 'GPU boards only',
+  }),
+  spec('usd', '$ per million tokens', '', '', {
+    metric: 'model:usd_per_mtok',
+    lines: [line('usd_per_mtok', 'with idle', 1), line('usd_per_mtok_busy', 'busy only', 0, P95)],
+    figure: 'usd_per_mtok',
+  }),
+  spec('e2e', 'End to end', 's', 'e2e_seconds', {
+    lines: [line('e2e_p50', 'p50', 0), line('e2e_p95', 'p95', 2, P95)],
+    figure: 'e2e_p95',
   }),
   spec('cache', 'Cache hits', '', 'cache_hit_tokens_total', {
     note: 'share',
@@ -125,6 +159,7 @@ export function expressions(labels: string, window: string, by: string): Record<
   return {
     ttft_p50: quantile(0.5, 'ttft_seconds'),
     ttft_p95: quantile(0.95, 'ttft_seconds'),
+    ttft_p99: quantile(0.99, 'ttft_seconds'),
     itl_p50: `1000 * ${quantile(0.5, 'itl_seconds')}`,
     itl_p99: `1000 * ${quantile(0.99, 'itl_seconds')}`,
     e2e_p50: quantile(0.5, 'e2e_seconds'),
@@ -142,7 +177,19 @@ export function expressions(labels: string, window: string, by: string): Record<
   };
 }
 
-const QUANTILES = ['ttft_p50', 'ttft_p95', 'itl_p50', 'itl_p99', 'e2e_p50', 'e2e_p95'];
+/** What rules have recorded, by its word: ratios have one definition, which is theirs. */
+export function recorded(model: string, window: string): Record<string, string> {
+  const of = (name: string) => `max(last_over_time(model:${name}{model=${quoted(model)}}[${window}]))`;
+  return {
+    goodput_lower: of('goodput_ratio_lower'),
+    goodput_upper: of('goodput_ratio_upper'),
+    tokens_per_joule: of('tokens_per_joule'),
+    usd_per_mtok: of('usd_per_mtok'),
+    usd_per_mtok_busy: of('usd_per_mtok_busy'),
+  };
+}
+
+const QUANTILES = ['ttft_p50', 'ttft_p95', 'ttft_p99', 'itl_p50', 'itl_p99', 'e2e_p50', 'e2e_p95'];
 const RESETS = 'resets';
 
 /** The questions that all charts of a model are drawn from. */
@@ -154,6 +201,9 @@ export function questionsOf(model: string, window: string): string[] {
   return [
     ask(QUANTILES),
     ask(Object.keys(all).filter((what) => !QUANTILES.includes(what))),
+    Object.entries(recorded(model, window))
+      .map(([what, query]) => named(query, what))
+      .join(' or '),
     [
       named(`sum by (reason) (rate(tg_engine_requests_finished_total{${labels}}[${window}]))`, FINISHED),
       named(`sum by (job, instance) (resets(${counter})) > 0`, RESETS),
@@ -165,7 +215,7 @@ export function questionsOf(model: string, window: string): string[] {
 export function promqlOf(chart: ChartSpec, model: string, window: string): string[] {
   const labels = selectorOf(model);
   if (chart.by) return [`sum by (${chart.by}) (rate(${chart.metric}{${labels}}[${window}]))`];
-  const all = expressions(labels, window, '');
+  const all = { ...expressions(labels, window, ''), ...recorded(model, window) };
   return [...chart.lines, ...(chart.bars ? [chart.bars] : [])].map(({ what }) => all[what]);
 }
 
@@ -225,8 +275,7 @@ function pictureOf(chart: ChartSpec, byWhat: ByWhat, resets: Reset[]): Picture |
     const shape = shapeOfRange({ ...answer, total: series.length }, order.slice(0, REASONS_MAX), [chart.by]);
     return { shape, bars: null, resets };
   }
-  const extra = chart.id === 'kv' ? ['kv_min', 'kv_max'] : [];
-  const words = [...chart.lines.map((l) => l.what), ...extra];
+  const words = [...new Set([...chart.lines.map((l) => l.what), ...(chart.band ?? [])])];
   const wanted = [...words, ...(chart.bars ? [chart.bars.what] : [])];
   const [answer] = wanted.flatMap((what) => byWhat.get(what) ?? []) as [RangeAnswer | undefined];
   if (!answer) return null;
@@ -234,9 +283,10 @@ function pictureOf(chart: ChartSpec, byWhat: ByWhat, resets: Reset[]): Picture |
   // One answer, so that bars and lines stand on one x.
   const whole = shapeOfRange({ ...answer, total: 0 }, pick(wanted), []);
   const named = (what: string) => whole.lines.find((l) => l.labels.what === what);
-  const lines = chart.lines.flatMap(({ what, text }) => {
+  const [low, high] = (chart.band ?? []).map(named);
+  const lines = chart.lines.flatMap(({ what, text }, at) => {
     const found = named(what);
-    return found ? [{ ...found, key: text, ...band(named('kv_min'), named('kv_max')) }] : [];
+    return found ? [{ ...found, key: text, ...(at === 0 ? band(low, high) : {}) }] : [];
   });
   if (lines.length === 0 && !chart.bars) return null;
   const bars = chart.bars && named(chart.bars.what);
@@ -244,7 +294,7 @@ function pictureOf(chart: ChartSpec, byWhat: ByWhat, resets: Reset[]): Picture |
   return { shape: part(lines), bars: bars ? part([{ ...bars, key: chart.bars!.text }]) : null, resets };
 }
 
-/** The least and the most of all replicas, as the band of their mean. */
+/** What lies between two lines, as the band of another: all replicas of their mean, or what bounds leave open. */
 function band(min: Line | undefined, max: Line | undefined): Partial<Line> {
   return min && max ? { min: min.raw, max: max.raw } : {};
 }

@@ -16,6 +16,8 @@ const MERGED = 0.09;
 
 interface Mark {
   time: number;
+  /** What stands beside the mark. */
+  brief: string;
   texts: string[];
   critical: boolean;
 }
@@ -40,10 +42,19 @@ export function marksOf(
       .filter((r) => !isTold(r))
       .map((r) => ({
         time: r.time,
+        brief: `${shown(r.instance, 32)} began anew`,
         texts: [`${shown(r.instance, 32)} began anew`],
         critical: false,
       })),
-    ...own.map((e) => ({ time: e.time, texts: [visible(e.text)], critical: e.severity === 'critical' })),
+    ...own.map((e) => ({
+      time: e.time,
+      brief:
+        e.body.what === 'restart' && e.labels.instance
+          ? `${shown(e.labels.instance, 32)} restarted`
+          : shown(e.text, 44),
+      texts: [visible(e.text)],
+      critical: e.severity === 'critical',
+    })),
   ].sort((a, b) => a.time - b.time);
 }
 
@@ -85,7 +96,7 @@ export function EngineLane({ page }: { page: Inference }) {
             <svg width="10" height="10" viewBox="0 0 10 10" aria-hidden="true">
               <path d="M5 0 10 5 5 10 0 5z" />
             </svg>
-            {mark.texts.length === 1 ? shown(mark.texts[0], 44) : `${formatCount(mark.texts.length)} events`}
+            {mark.texts.length === 1 ? mark.brief : `${formatCount(mark.texts.length)} events`}
           </span>
         ))}
         {marks.length === 0 && <span class="calm quiet">no restart and no event in this range</span>}

@@ -172,7 +172,7 @@ export class Inference {
       );
     const scraped = askScraped(stop).catch(() => []);
     try {
-      const engines = await askEngines(from, to, stop);
+      const engines = await askEngines(from, to, this.named.peek(), stop);
       const targets = await scraped;
       if (stop.aborted) return;
       batch(() => {
@@ -216,7 +216,14 @@ export class Inference {
       );
     const charts = Promise.all(questionsOf(model, window).map((q) => askRange(q, grid, step, stop)));
     await Promise.all([
-      take(charts, (all) => (this.pictures.value = picturesOf(model, window, all)), this.picturesError),
+      take(
+        charts,
+        (all) => {
+          this.pictures.value = picturesOf(model, window, all);
+          this.range.fit(all);
+        },
+        this.picturesError,
+      ),
       take(
         askEvents({ kind: 'engine', ...span, limit: EVENTS_MAX }, stop),
         (all) => (this.events.value = all.events),

@@ -7,7 +7,18 @@ import { inferencePath } from '../lib/route';
 import { visible } from '../lib/text';
 import type { Figure, Model } from './answers';
 import type { Inference } from './model';
-import { COLUMNS, type Column, figureText, modelName, type Need, needOf, nextOrder, toKnow } from './words';
+import {
+  COLUMNS,
+  type Column,
+  figureText,
+  goodputOf,
+  misses,
+  modelName,
+  type Need,
+  needOf,
+  nextOrder,
+  toKnow,
+} from './words';
 
 /** Models that are listed at most. */
 const ROWS_MAX = 300;
@@ -67,9 +78,10 @@ export function Cell({ figure, write }: { figure: Figure | undefined; write: (va
 function FigureCell({ model, column }: { model: Model; column: Column }) {
   const { values } = model;
   const first = values[column.key];
+  if (column.key === 'goodput_lower') return <Goodput model={model} />;
   if (!column.and)
     return (
-      <td class="number">
+      <td class={`number${column.strong ? ' strong' : ''}${misses(model, column) ? ' crit strong' : ''}`}>
         <Cell figure={first} write={column.write} />
       </td>
     );
@@ -82,6 +94,32 @@ function FigureCell({ model, column }: { model: Model; column: Column }) {
           <Cell figure={values[column.and]} write={column.write} />
         </>
       )}
+    </td>
+  );
+}
+
+/** Share of the bar that is drawn: goodput below a half is a half to the eye. */
+const BAR_FROM = 0.5;
+
+/** Between which bounds goodput is, with the target as a tick. */
+function Goodput({ model }: { model: Model }) {
+  const bounds = goodputOf(model);
+  if (!bounds)
+    return (
+      <td class="number">
+        <Unknown reason={model.values.goodput_lower?.reason} />
+      </td>
+    );
+  const { low, high, target, tone } = bounds;
+  const place = (share: number) => `${(Math.max(0, share - BAR_FROM) / (1 - BAR_FROM)) * 100}%`;
+  const text = low.toFixed(2) === high.toFixed(2) ? low.toFixed(2) : `${low.toFixed(2)}–${high.toFixed(2)}`;
+  return (
+    <td class={`number goodput ${tone}`} title={target === null ? undefined : `target ${target.toFixed(2)}`}>
+      {tone ? <b>{text}</b> : text}
+      <span class="bounds" aria-hidden="true">
+        <i style={{ left: place(low), right: `calc(100% - ${place(high)})` }} />
+        {target !== null && <u style={{ left: place(target) }} />}
+      </span>
     </td>
   );
 }
@@ -203,6 +241,11 @@ export function ModelTable({ page }: { page: Inference }) {
         {page.models.value.length > ROWS_MAX && (
           <p class="quiet nothing-here">
             The first {ROWS_MAX} are listed; the address of any other shows it: /inference/name.
+          </p>
+        )}
+        {page.engines.value?.next && (
+          <p class="quiet nothing-here">
+            These are the first by name of {page.engines.value.models_total.toLocaleString('en')} models.
           </p>
         )}
       </div>

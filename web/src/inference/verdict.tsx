@@ -1,6 +1,7 @@
 /** What holds the model back: a claim, its sentence, and the numbers it is from. */
 import { useSignal } from '@preact/signals';
 import { StateIcon, WarnIcon } from '../components/icons';
+import { Link } from '../components/link';
 import { Sentence } from '../components/sentence';
 import { visible } from '../lib/text';
 import type { Model } from './answers';
@@ -26,6 +27,9 @@ export function VerdictStrip({ model }: { model: Model }) {
             'No replica told of requests, cache or cards in these minutes.'
           )}
         </p>
+        <Link class="control" href={`/calc/roofline?engine=${encodeURIComponent(model.model)}`}>
+          Roofline
+        </Link>
         {verdict && (
           <button
             type="button"

@@ -1,7 +1,8 @@
 /** Numbers, models and verdicts in words. */
 import { formatCount, formatValue, THIN } from '../lib/number';
 import { shown } from '../lib/text';
-import { type Figure, type Figures, type Model, numberOf, type Replica } from './answers';
+import { formatUsd } from '../money/quantity';
+import { type Figure, type Figures, type Model, numberOf, type Objectives, type Replica } from './answers';
 
 /** What a figure is called in the table, and how it is written. */
 export interface Column {
@@ -12,6 +13,10 @@ export interface Column {
   /** A second figure after a slash. */
   and?: string;
   write: (value: number) => string;
+  /** The one to read first. */
+  strong?: boolean;
+  /** The objective that it is held against. */
+  objective?: keyof Objectives;
 }
 
 /** Three digits: a table is scanned, the chart is read. */
@@ -40,7 +45,14 @@ export const COLUMNS: Column[] = [
     hint: 'Time to the first token, the middle one',
     write: brief,
   },
-  { key: 'ttft_p95', title: 'TTFT p95', unit: 's', hint: 'Time to the first token, 95 of 100', write: brief },
+  {
+    key: 'ttft_p95',
+    title: 'TTFT p95',
+    unit: 's',
+    hint: 'Time to the first token, 95 of 100',
+    write: brief,
+    objective: 'ttft',
+  },
   {
     key: 'itl_p50',
     title: 'ITL p50',
@@ -48,7 +60,14 @@ export const COLUMNS: Column[] = [
     hint: 'Time between two tokens, the middle one',
     write: ms,
   },
-  { key: 'itl_p99', title: 'ITL p99', unit: 'ms', hint: 'Time between two tokens, 99 of 100', write: ms },
+  {
+    key: 'itl_p99',
+    title: 'ITL p99',
+    unit: 'ms',
+    hint: 'Time between two tokens, 99 of 100',
+    write: ms,
+    objective: 'itl',
+  },
   { key: 'running', title: 'Running', unit: '', hint: 'Requests that are worked on', write: whole },
   { key: 'waiting', title: 'Waiting', unit: '', hint: 'Requests that wait for room', write: whole },
   {
@@ -60,11 +79,11 @@ export const COLUMNS: Column[] = [
     write: ratio,
   },
   {
-    key: 'preemptions_per_second',
-    title: 'Preempt.',
-    unit: '/s',
-    hint: 'Requests put back for want of memory',
-    write: brief,
+    key: 'goodput_lower',
+    title: 'Goodput',
+    unit: 'bounds',
+    hint: 'Share of requests inside all objectives: histograms tell only between which bounds it is',
+    write: ratio,
   },
   {
     key: 'output_tokens_per_second',
@@ -74,18 +93,26 @@ export const COLUMNS: Column[] = [
     write: brief,
   },
   {
-    key: 'cache_hit_ratio',
-    title: 'Cache',
-    unit: 'hits',
-    hint: 'Share of prompt tokens found in a cache',
-    write: ratio,
+    key: 'tokens_per_joule',
+    title: 'tok',
+    unit: '/ J',
+    hint: 'Output tokens for a joule of the GPU boards',
+    write: brief,
   },
   {
-    key: 'spec_acceptance',
-    title: 'Drafts',
-    unit: 'kept',
-    hint: 'Share of drafted tokens that were accepted',
-    write: ratio,
+    key: 'usd_per_mtok',
+    title: '$',
+    unit: '/ Mtok',
+    hint: 'Dollars for a million output tokens, idle time included: what the bill says',
+    strong: true,
+    write: formatUsd,
+  },
+  {
+    key: 'usd_per_mtok_busy',
+    title: 'busy',
+    unit: 'only',
+    hint: 'What they would cost were no card ever idle',
+    write: formatUsd,
   },
 ];
 
@@ -184,6 +211,49 @@ export function toKnow(model: Model): string {
     up > 0 && withoutHistograms(model.values) ? 'no histograms' : '',
   ].filter(Boolean);
   return words.join(' · ');
+}
+
+/** Whether a figure is worse than its objective; `false` where either is not known. */
+export function misses(model: Model, { key, objective }: Column): boolean {
+  const wanted = objective ? model.objectives?.[objective] : null;
+  return wanted !== null && wanted !== undefined && numberOf(model.values[key]?.value) > wanted;
+}
+
+/** Goodput between its bounds, against what is wanted. */
+export interface Bounds {
+  low: number;
+  high: number;
+  target: number | null;
+  /** `crit` where even the upper bound misses the target, `warn` where only the lower one does. */
+  tone: 'crit' | 'warn' | '';
+}
+
+/** Reads them; `null` where they are not known. */
+export function goodputOf(model: Model): Bounds | null {
+  const low = numberOf(model.values.goodput_lower?.value);
+  const high = numberOf(model.values.goodput_upper?.value);
+  if (Number.isNaN(low) || Number.isNaN(high)) return null;
+  const target = model.objectives?.goodput ?? null;
+  const tone = target === null || low >= target ? '' : high < target ? 'crit' : 'warn';
+  return { low, high, target, tone };
+}
+
+/** Objectives in a line: `TTFT 2 s · TPOT 60 ms · ITL 200 ms · goodput 0.95`; empty where none are set. */
+export function objectivesText(objectives: Objectives | null | undefined): string {
+  if (!objectives) return '';
+  const { ttft, tpot, itl, goodput } = objectives;
+  const seconds = (name: string, value: number | null | undefined) =>
+    value === null || value === undefined
+      ? ''
+      : `${name} ${value >= 1 ? `${brief(value)} s` : `${brief(value * 1000)} ms`}`;
+  return [
+    seconds('TTFT', ttft),
+    seconds('TPOT', tpot),
+    seconds('ITL', itl),
+    goodput === null || goodput === undefined ? '' : `goodput ${goodput.toFixed(2)}`,
+  ]
+    .filter(Boolean)
+    .join(' · ');
 }
 
 /** The claim that a verdict makes, before its evidence. */

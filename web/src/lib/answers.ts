@@ -30,6 +30,10 @@ export interface RunRow {
   points: number;
   series: number;
   metric: { name: string; last: Spelled } | null;
+  /** The worst that holds it up. */
+  verdict?: { claim: string; level: string } | null;
+  /** How far its slowest rank is from the median, over the median. */
+  spread?: number | null;
 }
 
 /** A page of runs. */

@@ -13,6 +13,8 @@ export class ApiError extends Error {
     readonly hint = '',
     /** For the server's log; may be empty. */
     readonly requestId = '',
+    /** The input that is wrong; empty where it is none. */
+    readonly field = '',
   ) {
     super(message);
   }
@@ -49,6 +51,7 @@ export async function refusal(answer: Response): Promise<ApiError> {
         text('message') || answer.statusText,
         text('hint'),
         text('request_id') || requestId,
+        text('field'),
       );
     }
   } catch {

@@ -6,13 +6,14 @@ import type { Zone } from './time';
 /** Milliseconds since the epoch, fresh to a second. */
 export const now = signal(Date.now());
 
-setInterval(() => {
-  if (!document.hidden) now.value = Date.now();
-}, 1000);
-
-document.addEventListener('visibilitychange', () => {
-  if (!document.hidden) now.value = Date.now();
-});
+/** Keeps [`now`] fresh. The page calls it once: a module that is only imported leaves no timer behind. */
+export function startClock(): void {
+  const look = () => {
+    if (!document.hidden) now.value = Date.now();
+  };
+  setInterval(look, 1000);
+  document.addEventListener('visibilitychange', look);
+}
 
 /** UTC unless the address says `tz=local`. */
 export const zone = computed<Zone>(() => (param('tz') === 'local' ? 'local' : 'utc'));

@@ -39,6 +39,17 @@ export function varyingLabels(sets: Record<string, string>[], absence: boolean):
   return [...new Set(sets.flatMap(Object.keys))].filter(varies).sort();
 }
 
+/** Labels that say enough alone where each series has another value of them. */
+const ENOUGH = ['rank', 'dl_rank'];
+
+/** Of keys that tell label sets apart, those that a reader needs: a rank says more than its host and its process. */
+export function neededLabels(sets: Record<string, string>[], keys: string[]): string[] {
+  const alone = ENOUGH.find(
+    (key) => keys.includes(key) && new Set(sets.map((s) => s[key])).size === sets.length,
+  );
+  return alone ? [alone] : keys;
+}
+
 /**
  * Keys of labels that tell series apart: with several values anywhere, or, among the series of one metric,
  * with a value for some and none for others.

@@ -51,6 +51,8 @@ export function formatValue(value: number | null | undefined, unit = ''): string
   const sign = value < 0 ? MINUS : '';
   if (!Number.isFinite(value)) return value > 0 ? '+Inf' : `${MINUS}Inf`;
   const size = Math.abs(value);
+  // Thousands of milliseconds are seconds; `kms` is no unit.
+  if (unit === 'ms' && size >= 99_999.5) return formatValue(value / 1000, 's');
   if (isBytes(unit) && size >= 1024 && size < 1e21) {
     const power = Math.min(BINARY.length - 1, Math.floor(Math.log2(size) / 10));
     return `${sign}${significant(size / 1024 ** power)}${THIN}${BINARY[power]}${unit}`;
@@ -60,6 +62,12 @@ export function formatValue(value: number | null | undefined, unit = ''): string
   const behind = prefix + (prefix && /^[a-z]{3}/.test(unit) ? THIN : '') + unit;
   return sign + digits + (behind ? THIN + behind : '');
 }
+
+/** The same without zeros at the end of its fraction, for sentences and labels. */
+export const formatBrief = (value: number | null | undefined, unit = ''): string =>
+  formatValue(value, unit)
+    .replace(/(\.\d*?)0+(?=\D|$)/, '$1')
+    .replace(/\.(?=\D|$)/, '');
 
 /** Whether values of this unit are written in powers of 1,024. */
 export function isBytes(unit: string): boolean {

@@ -70,7 +70,7 @@ export function shadeOf(ratio: number, { low, high, lowIsWorse }: Scale): number
 }
 
 /** Distances at which a ramp may end. */
-const ENDS = [0.1, 0.2, 0.5, 1, 3];
+const ENDS = [0.1, 0.2, 0.3, 0.5, 1, 3];
 
 /** Ends of the ramp that hold nearly all of these ratios, and no less than a tenth on either side. */
 export function scaleOf(ratios: Float32Array, lowIsWorse: boolean): Scale {

@@ -22,6 +22,9 @@ export type Route =
   | { page: 'gpu'; host: string; gpu: string }
   | { page: 'inference'; model: string | null }
   | { page: 'compare' }
+  | { page: 'alerts' }
+  | { page: 'remediation' }
+  | { page: 'calc'; tool: string | null }
   | { page: 'login' }
   | { page: 'home' }
   | { page: 'missing' };
@@ -50,6 +53,10 @@ export function parseRoute(path: string): Route {
   if (first === 'inference' && rest.length <= 1)
     return { page: 'inference', model: rest.length === 1 ? unpart(rest[0]) : null };
   if (first === 'compare' && rest.length === 0) return { page: 'compare' };
+  if (first === 'alerts' && rest.length === 0) return { page: 'alerts' };
+  if (first === 'remediation' && rest.length === 0) return { page: 'remediation' };
+  if (first === 'calc' && rest.length <= 1)
+    return { page: 'calc', tool: rest.length === 1 ? unpart(rest[0]) : null };
   if (first === 'login' && rest.length === 0) return { page: 'login' };
   if (first === 'r' && rest.length === 1) return { page: 'short', runId: unpart(rest[0]) };
   if (first !== 'o' || rest.length < 4) return { page: 'missing' };
@@ -81,4 +88,14 @@ export function gpuPath(host: string, gpu: string, uuid = ''): string {
 /** The Inference page; of one model where one is named. */
 export function inferencePath(model: string | null = null): string {
   return model === null ? '/inference' : `/inference/${part(model)}`;
+}
+
+/** The Remediation page with the state of a host, and of a card of it where one is meant. */
+export function remediationPath(host: string, gpu = ''): string {
+  return `/remediation?${new URLSearchParams({ host, ...(gpu && { gpu }) })}`;
+}
+
+/** The Calculators page; of one tool where one is named. */
+export function calcPath(tool: string | null = null): string {
+  return tool === null ? '/calc' : `/calc/${part(tool)}`;
 }

@@ -59,6 +59,13 @@ export function rights(caller: Caller): string {
   return `${caller.scopes.join(', ')}${names.length > 0 ? ` in ${names.join(' / ')}` : ''}`;
 }
 
+/** What somebody lacks to change what concerns all, such as a silence; empty where nothing is lacking. */
+export function refusedText(caller: Caller | null): string {
+  if (caller === null) return '';
+  if (!caller.scopes.includes('admin')) return 'needs scope admin';
+  return caller.organization || caller.workspace || caller.project ? 'needs a token for all projects' : '';
+}
+
 /** Why a login failed, in one line. */
 export function refusalLine(error: unknown): string {
   if (!(error instanceof ApiError)) return String(error);

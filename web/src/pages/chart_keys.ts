@@ -1,7 +1,7 @@
-/** Keys of the charts. */
-import type { Signal } from '@preact/signals';
+/** Keys of the charts, and what has them asked for again. */
+import { effect, type Signal } from '@preact/signals';
 import type { RefObject } from 'preact';
-import { useLayoutEffect } from 'preact/hooks';
+import { useEffect, useLayoutEffect } from 'preact/hooks';
 import type { Board } from '../charts/board';
 import * as view from '../charts/view';
 import type { CardActions } from '../components/chart_card';
@@ -50,4 +50,28 @@ export function useChartKeys(
       { keys: 'Escape', does: 'Leave full screen, free the cursor', group, run: leave },
     );
   }, [board]);
+}
+
+/** Asks again for what is seen when what is asked for changes. */
+export function useAsking(board: Board): void {
+  useEffect(
+    () =>
+      effect(() => {
+        void [
+          view.pageAxis.value,
+          view.smooth.value,
+          view.zoomOf('step'),
+          view.zoomOf('time'),
+          view.zoomOf('relative'),
+          board.charts.value,
+        ];
+        board.want();
+      }),
+    [board],
+  );
+}
+
+/** The pointer left the charts: a cursor that is not pinned goes with it. */
+export function leave(board: Board): void {
+  if (!board.pinned.peek()) for (const axis of ['step', 'time', 'relative'] as const) board.point(axis, null);
 }

@@ -1,5 +1,5 @@
 /** A run's charts: how does it learn, and what happened when? */
-import { effect, useSignal } from '@preact/signals';
+import { useSignal } from '@preact/signals';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Board, MOUNTED_MAX } from '../charts/board';
 import { rank, type Section, sectionsOf } from '../charts/sections';
@@ -14,7 +14,7 @@ import { setParams } from '../lib/address';
 import { now, zone } from '../lib/clock';
 import { formatCount } from '../lib/number';
 import { formatSpan, formatWhen } from '../lib/time';
-import { useChartKeys } from './chart_keys';
+import { leave, useAsking, useChartKeys } from './chart_keys';
 
 /** Columns of the grid by the page's width. */
 function columnsFor(width: number): number {
@@ -38,38 +38,19 @@ export function ChartsTab({ board }: { board: Board }) {
     window.addEventListener('resize', resize);
     return () => window.removeEventListener('resize', resize);
   }, []);
-  // What is asked for depends on these: a change asks again for what is seen.
-  useEffect(
-    () =>
-      effect(() => {
-        void [
-          view.pageAxis.value,
-          view.smooth.value,
-          view.zoomOf('step'),
-          view.zoomOf('time'),
-          view.zoomOf('relative'),
-          board.charts.value,
-        ];
-        board.want();
-      }),
-    [board],
-  );
+  useAsking(board);
   useChartKeys(board, pointed, full);
 
   const charts = board.charts.value;
   if (board.metrics.value !== null && charts.length === 0) return <NoPoints board={board} />;
   const sections = sectionsOf(charts, view.chartFilter.value);
   const many = charts.length > UNFOLDED_CHARTS;
-  const leave = () => {
-    if (!board.pinned.peek())
-      for (const axis of ['step', 'time', 'relative'] as const) board.point(axis, null);
-  };
   let room = MOUNTED_MAX * 4;
   return (
     <>
       <ChartToolbar board={board} />
       <EventLane board={board} />
-      <div class="charts" style={{ '--grid': columns }} onPointerLeave={leave}>
+      <div class="charts" style={{ '--grid': columns }} onPointerLeave={() => leave(board)}>
         {sections.map((section, at) => {
           const folded =
             (many && at > 0 && !view.chartFilter.value) !== view.foldSwitched.value.includes(section.prefix);
@@ -116,7 +97,8 @@ export function ChartsTab({ board }: { board: Board }) {
   );
 }
 
-function Table({ board, name, close }: { board: Board; name: string | null; close: () => void }) {
+/** The points of the chart of that name, over the page. */
+export function Table({ board, name, close }: { board: Board; name: string | null; close: () => void }) {
   const chart = board.charts.value.find((c) => c.name === name);
   const loaded = chart && board.state(chart.name).loaded.value;
   if (!chart || !loaded) return null;

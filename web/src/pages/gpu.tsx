@@ -25,7 +25,7 @@ import { open, param, path, setParams, zoomDepth } from '../lib/address';
 import { now, switchZone, zone } from '../lib/clock';
 import { bind } from '../lib/keys';
 import { formatCount, formatValue } from '../lib/number';
-import { parseRoute } from '../lib/route';
+import { parseRoute, remediationPath } from '../lib/route';
 import { shown, visible } from '../lib/text';
 import { formatSecond, formatSpan } from '../lib/time';
 import '../styles/fleet.css';
@@ -54,6 +54,7 @@ export function GpuPage() {
           <Name text={gpu?.gpu ?? index} limit={16} />
         </h1>
         {gpu && <State gpu={gpu} />}
+        {gpu && gpu.state !== 'ok' && <Link href={remediationPath(gpu.host, gpu.gpu)}>Remediation</Link>}
         <span class="right">
           <ResetZoom zoomed={zoomDepth() > 0} reset={() => card.range.choose('-3h', null)} />
           <RangeControl explore={card.range} />

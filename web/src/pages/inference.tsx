@@ -18,11 +18,12 @@ import { ModelTable, openModel } from '../inference/table';
 import { Down, EmptyInference } from '../inference/targets';
 import { VerdictStrip } from '../inference/verdict';
 import { Vocabulary } from '../inference/vocabulary';
-import { modelName } from '../inference/words';
+import { modelName, objectivesText } from '../inference/words';
 import { setParams, zoomDepth } from '../lib/address';
 import { switchZone, zone } from '../lib/clock';
 import { bind } from '../lib/keys';
 import { inferencePath } from '../lib/route';
+import { shown } from '../lib/text';
 import { formatAge, formatMinute, formatSpan } from '../lib/time';
 import '../styles/inference.css';
 
@@ -116,6 +117,7 @@ function Models({ page, pointed }: { page: Inference; pointed: Signal<ChartKeys 
           {zone.value === 'utc' ? ' UTC' : ''}; quantiles are as fine as the engine’s buckets.
         </p>
         <Observed model={model} />
+        {model && <Wanted model={model} />}
         {warnings.length > 0 && (
           <span class="badge warning" title={warnings.join('\n')}>
             {counted(warnings.length, 'warning')}
@@ -152,6 +154,23 @@ function Observed({ model }: { model: Model | null }) {
     >
       coverage {least.toFixed(2)}
     </span>
+  );
+}
+
+/** What users are to get, or how that is set. */
+function Wanted({ model }: { model: Model }) {
+  const text = objectivesText(model.objectives);
+  return (
+    <p title="From the settings of this server: [site] objectives">
+      {text ? (
+        `Objectives: ${text}`
+      ) : (
+        <>
+          No objectives: <code>objectives</code> in <code>[site]</code> sets them
+        </>
+      )}
+      {model.price?.revision && ` · prices of revision ${shown(model.price.revision, 24)}`}
+    </p>
   );
 }
 

@@ -1,8 +1,13 @@
 /** A run's facts: attributes, attempts, sessions, and what did not come through. */
-import { useState } from 'preact/hooks';
+import { useSignal } from '@preact/signals';
+import { useRef, useState } from 'preact/hooks';
 import type { Board } from '../charts/board';
+import { rank } from '../charts/sections';
+import { type CardActions, ChartCard } from '../components/chart_card';
+import { EventLane } from '../components/event_lane';
 import { Name } from '../components/name';
 import { OutputPanel } from '../components/output_panel';
+import { HealthPanel, Tiles } from '../health/overview';
 import { now, zone } from '../lib/clock';
 import { copy } from '../lib/download';
 import { isFact } from '../lib/missing';
@@ -10,8 +15,14 @@ import { formatCount } from '../lib/number';
 import { visible } from '../lib/text';
 import { formatFull, formatSpan } from '../lib/time';
 import { CapturePanel } from '../missing/capture_panel';
+import { MoneyPanel } from '../money/panel';
+import { leave, useAsking, useChartKeys } from './chart_keys';
+import { Table } from './charts';
 
 const ROWS_MAX = 1000;
+/** Charts up to this rank tell of a loss. */
+const LOSS_RANK = 2;
+const LOSS_PX = 198;
 
 /** What a refusal means and what to do about it. */
 function CountTable({
@@ -116,6 +127,33 @@ function Attributes({ attributes }: { attributes: Record<string, unknown> }) {
   );
 }
 
+/** What tells whether it learns, with what happened above it; nothing where nothing of the kind is logged. */
+function Loss({ board }: { board: Board }) {
+  const full = useSignal<string | null>(null);
+  const table = useSignal<string | null>(null);
+  const pointed = useRef<CardActions | null>(null);
+  useAsking(board);
+  useChartKeys(board, pointed, full);
+  const best = board.charts.value.toSorted((a, b) => rank(a.name) - rank(b.name))[0];
+  if (!best || rank(best.name) > LOSS_RANK) return null;
+  return (
+    <section class="loss" aria-label="How it learns" onPointerLeave={() => leave(board)}>
+      <EventLane board={board} />
+      <ChartCard
+        board={board}
+        chart={best}
+        wide={false}
+        height={LOSS_PX}
+        full={full}
+        setFull={(name) => (full.value = name)}
+        openTable={(name) => (table.value = name)}
+        point={(actions) => (pointed.current = actions)}
+      />
+      <Table board={board} name={table.value} close={() => (table.value = null)} />
+    </section>
+  );
+}
+
 const when = (time: number | null) => (time === null ? '—' : formatFull(time, zone.value));
 
 /** The tab. */
@@ -124,6 +162,10 @@ export function OverviewTab({ board }: { board: Board }) {
   const metrics = board.metrics.value ?? [];
   return (
     <div class="overview">
+      <Tiles board={board} />
+      <Loss board={board} />
+      <MoneyPanel money={board.health.value?.money ?? null} />
+      <HealthPanel board={board} />
       <section class="panel">
         <h2>Run</h2>
         <table>

@@ -11,6 +11,8 @@ import { Name } from '../components/name';
 import { ResetZoom } from '../components/reset_zoom';
 import { LabelledSegments } from '../components/segments';
 import { Trust } from '../components/trust';
+import { CulpritTable, lowestFirst } from '../health/evidence';
+import { inView, standsStill } from '../health/words';
 import { param, setParams } from '../lib/address';
 import { zone } from '../lib/clock';
 import { copy } from '../lib/download';
@@ -21,6 +23,7 @@ import { shown } from '../lib/text';
 import { formatSpan } from '../lib/time';
 import { Bars } from '../ranks/bars';
 import { buttonsOf } from '../ranks/choices';
+import { ClockAxis, Clocks, clocks } from '../ranks/clock';
 import { rankLabel } from '../ranks/crew';
 import { Dots } from '../ranks/dots';
 import { type Cell, cellText, HeatMap, rowHeight } from '../ranks/heat_map';
@@ -28,12 +31,16 @@ import { Ranks } from '../ranks/model';
 import { nowColumns } from '../ranks/ratio';
 import { RowLabels } from '../ranks/row_labels';
 import { Spread, SpreadReadout, SpreadTicks } from '../ranks/spread';
+import { standingOf } from '../ranks/still';
+import { VerdictCard } from '../ranks/verdict_card';
 import { baseText, columnText, ratioText, sinceText, verdict } from '../ranks/words';
 import { isLive } from './run_feed';
 import '../styles/ranks.css';
 
 const REFRESH_MS = 4000;
 const SPREAD_PX = 132;
+/** Ranks of a job that stands still that are listed. */
+const STANDING_MAX = 512;
 
 /** The tab. */
 export function RanksTab({ board }: TabProps) {
@@ -182,13 +189,37 @@ function Toolbar({ model }: { model: Ranks }) {
 
 function Body({ model }: { model: Ranks }) {
   const hover = useSignal<Cell | null>(null);
+  const judged = inView(model.board.health.value?.verdicts ?? []);
+  const still = judged !== null && standsStill(judged);
+  const standing = still
+    ? lowestFirst(standingOf(model.board.metrics.value ?? [], model.crew.value, judged.culprits))
+    : [];
   return (
     <>
-      <div class="upper">
-        <Outliers model={model} />
-        <Bars model={model} hover={hover} />
+      <div class={still ? 'upper still' : 'upper'}>
+        {still ? (
+          <VerdictCard board={model.board} verdict={judged} />
+        ) : judged ? (
+          <div class="judged">
+            <VerdictCard board={model.board} verdict={judged} />
+            <details open={param('series') !== '' || model.base.value === 'own'}>
+              <summary>Farthest from the others</summary>
+              <Outliers model={model} />
+            </details>
+          </div>
+        ) : (
+          <Outliers model={model} />
+        )}
+        {!still && <Bars model={model} hover={hover} />}
       </div>
-      <Plane model={model} hover={hover} />
+      {still ? (
+        <section class="panel plane evidence" aria-label="How far each rank came">
+          <h2>Last step and collective sequence, the lowest first</h2>
+          <CulpritTable culprits={standing.slice(0, STANDING_MAX)} of={standing.length} all={false} />
+        </section>
+      ) : (
+        <Plane model={model} hover={hover} />
+      )}
     </>
   );
 }
@@ -268,6 +299,8 @@ function Plane({ model, hover }: { model: Ranks; hover: Signal<Cell | null> }) {
   const choice = model.loadedChoice.value ?? model.choice.value;
   const tall = rowHeight(model.rows.value.length);
   const chart = choice?.chart;
+  const ratios = clocks(model);
+  const clocked = ratios.some(Number.isFinite);
   const empty = model.loaded.value !== null && model.rows.value.length === 0;
   return (
     <section class="panel plane" aria-label="Ranks over the run">
@@ -288,16 +321,19 @@ function Plane({ model, hover }: { model: Ranks; hover: Signal<Cell | null> }) {
           </button>
         </p>
       ) : (
-        <div class="sheet">
+        <div class={clocked ? 'sheet clocked' : 'sheet'}>
           <RowLabels model={model} tall={tall} />
           <HeatMap model={model} hover={hover} />
           <Dots model={model} tall={tall} />
+          {clocked && <Clocks model={model} ratios={ratios} tall={tall} />}
           <SpreadTicks model={model} height={SPREAD_PX} />
           <Spread model={model} height={SPREAD_PX} />
           <SpreadReadout model={model} />
+          {clocked && <span class="clocks-axis" />}
           <span class="gutter quiet">{model.loaded.value?.axis === 'step' ? 'step' : ''}</span>
           <XAxis model={model} />
           <DotsAxis model={model} />
+          {clocked && <ClockAxis />}
         </div>
       )}
     </section>
@@ -360,8 +396,10 @@ function Alone({ board, model, ranks }: { board: Board; model: Ranks; ranks: num
   const world = model.crew.value.world;
   const labelled = (board.metrics.value ?? []).filter((m) => rankLabel(m.labels) !== null).length;
   const one = ranks.length === 1;
+  const judged = inView(board.health.value?.verdicts ?? []);
   return (
     <section class="empty">
+      {judged && <VerdictCard board={board} verdict={judged} />}
       <h2>
         {world > 1
           ? `${one ? '1' : 'None'} of ${formatCount(world)} ranks ${one ? 'reports' : 'report'} series of its own`

@@ -2,6 +2,7 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useMemo } from 'preact/hooks';
 import { Board } from '../charts/board';
+import { RunRange } from '../charts/run_range';
 import { cadence } from '../charts/sections';
 import { Failure } from '../components/failure';
 import { StateMark } from '../components/icons';
@@ -10,6 +11,8 @@ import { Link } from '../components/link';
 import { Name } from '../components/name';
 import { elapsedSeconds } from '../components/run_columns';
 import { Tags } from '../components/tags';
+import { RangeControl, shift, widen } from '../explore/range_control';
+import { HealthStrip } from '../health/strip';
 import { open, param, params, setParams } from '../lib/address';
 import { now, switchZone, zone } from '../lib/clock';
 import { saveCsv } from '../lib/download';
@@ -21,8 +24,8 @@ import { changeTags } from '../lib/runs';
 import { visible } from '../lib/text';
 import { formatAge, formatFull, formatSecond, formatSpan, formatWhen } from '../lib/time';
 import { tellError } from '../lib/toast';
+import { percent } from '../money/quantity';
 import { ChartsTab } from './charts';
-import { OverviewTab } from './overview';
 import { isLive, useRunFeed } from './run_feed';
 
 const TAB_NAMES: Record<Tab, string> = {
@@ -35,20 +38,25 @@ const TAB_NAMES: Record<Tab, string> = {
   missing: 'Missing',
 };
 
+const overviewTab = () => import('./overview').then((m) => m.OverviewTab);
 const trainingTab = () => import('./training').then((m) => m.TrainingTab);
 const systemTab = () => import('./system').then((m) => m.SystemTab);
 const ranksTab = () => import('./ranks').then((m) => m.RanksTab);
 const timelineTab = () => import('./timeline').then((m) => m.TimelineTab);
 const missingTab = () => import('./missing').then((m) => m.MissingTab);
 
+/** Tabs that show the part of the run that is chosen. */
+const ZOOMED: ReadonlySet<Tab> = new Set(['overview', 'charts', 'system', 'ranks', 'training']);
+
 /** The page. */
 export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; tab: Tab }) {
   const board = useMemo(() => new Board(runId), [runId]);
+  const range = useMemo(() => new RunRange(board), [board]);
   const error = useSignal<unknown>(null);
   const editing = useSignal<string | null>(null);
   const pausedAt = useSignal<{ time: number; points: number } | null>(null);
 
-  const readFacts = useRunFeed(board, error);
+  const readFacts = useRunFeed(board, error, tab);
   const live = isLive();
   const turn = (by: number) => {
     const next = TABS[TABS.indexOf(tab) + by];
@@ -71,6 +79,14 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
           run: () => setParams({ live: param('live') === '0' ? null : '0' }),
         },
         { keys: 'z', does: 'UTC or local time', group: 'Run', run: switchZone },
+        ...(ZOOMED.has(tab)
+          ? [
+              { keys: '.', does: 'Half a range later', group: 'Run', run: () => shift(range, 0.5) },
+              { keys: ',', does: 'Half a range earlier', group: 'Run', run: () => shift(range, -0.5) },
+              { keys: '>', does: 'Half the range', group: 'Run', run: () => widen(range, 0.5) },
+              { keys: '<', does: 'Twice the range', group: 'Run', run: () => widen(range, 2) },
+            ]
+          : []),
       ),
     [runId, tab],
   );
@@ -118,6 +134,7 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
             </span>
           )}
           {elapsed !== null && <span>{formatSpan(elapsed)}</span>}
+          <HeadFigures board={board} />
         </span>
         <Tags
           row={detail}
@@ -126,19 +143,11 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
           change={change}
         />
         <div class="right">
-          {detail.started_ms !== null && (
-            <button
-              type="button"
-              class="plain quiet"
-              title="Switch between UTC and local time (z)"
-              onClick={switchZone}
-            >
-              {formatWhen(detail.started_ms, now.value, zone.value)} –{' '}
-              {detail.ended_ms === null ? 'now' : formatWhen(detail.ended_ms, now.value, zone.value)}{' '}
-              {zone.value === 'utc' ? 'UTC' : 'local'}
-            </button>
-          )}
+          {ZOOMED.has(tab) ? <RangeControl explore={range} /> : <Times board={board} />}
           <Age board={board} paused={pausedAt.value} />
+          <Link class="control" href={`/compare?runs=${encodeURIComponent(runId)}`}>
+            Compare
+          </Link>
           <button type="button" class="control" onClick={() => void saveCsv(runId, detail.run, null)}>
             Export
           </button>
@@ -161,14 +170,37 @@ export function RunPage({ scope, runId, tab }: { scope: Scope; runId: string; ta
         </Link>
       </nav>
       {error.value !== null && <Failure error={error.value} retry={() => void readFacts()} />}
+      <HealthStrip board={board} scope={scope} tab={tab} />
       {tab === 'charts' && <ChartsTab board={board} />}
-      {tab === 'overview' && <OverviewTab board={board} />}
+      {tab === 'overview' && <LaterTab tab={overviewTab} board={board} />}
       {tab === 'training' && <LaterTab tab={trainingTab} board={board} />}
       {tab === 'system' && <LaterTab tab={systemTab} board={board} />}
       {tab === 'ranks' && <LaterTab tab={ranksTab} board={board} />}
       {tab === 'timeline' && <LaterTab tab={timelineTab} board={board} />}
       {tab === 'missing' && <LaterTab tab={missingTab} board={board} />}
     </main>
+  );
+}
+
+const HEAD_FIGURES: [key: string, text: string, hint: string, write: (value: number) => string][] = [
+  ['ettr_ratio', 'ETTR', 'Share of the wall time that trained what was kept', (v) => v.toFixed(2)],
+  ['step_spread_ratio', 'spread', 'Slowest rank’s own step time above the median of all', percent],
+];
+
+/** What of the run's health stands in its head; what is not known stands on the Overview, with its reason. */
+function HeadFigures({ board }: { board: Board }) {
+  const figures = board.health.value?.figures;
+  return (
+    <>
+      {HEAD_FIGURES.map(([key, text, hint, write]) => {
+        const value = figures?.[key]?.value ?? null;
+        return value === null ? null : (
+          <span key={key} title={figures?.[key]?.explain ?? hint}>
+            {text} {write(value)}
+          </span>
+        );
+      })}
+    </>
   );
 }
 
@@ -183,6 +215,24 @@ export function RunLoading({ runId, error, retry }: { runId: string; error: unkn
       </div>
       {error !== null && <Failure error={error} retry={retry} />}
     </main>
+  );
+}
+
+/** When the run was, where a part of it cannot be chosen. */
+function Times({ board }: { board: Board }) {
+  const detail = board.detail.value;
+  if (!detail || detail.started_ms === null) return null;
+  return (
+    <button
+      type="button"
+      class="plain quiet"
+      title="Switch between UTC and local time (z)"
+      onClick={switchZone}
+    >
+      {formatWhen(detail.started_ms, now.value, zone.value)} –{' '}
+      {detail.ended_ms === null ? 'now' : formatWhen(detail.ended_ms, now.value, zone.value)}{' '}
+      {zone.value === 'utc' ? 'UTC' : 'local'}
+    </button>
   );
 }
 

@@ -3,7 +3,7 @@ import { COLUMNS } from '../components/run_columns';
 import { setParams } from '../lib/address';
 import type { Scope } from '../lib/route';
 
-/** Columns from the address: `id` or `id:width`, by comma; all that make sense when it says nothing. */
+/** Columns from the address: `id` or `id:width`, by comma; the usual ones that make sense when it says nothing. */
 export function columnLayout(text: string, scope: Scope | null) {
   const given = new Map(
     text
@@ -11,7 +11,7 @@ export function columnLayout(text: string, scope: Scope | null) {
       .filter(Boolean)
       .map((piece) => piece.split(':') as [string, string | undefined]),
   );
-  const usual = COLUMNS.filter((c) => c.id !== 'project' || scope === null);
+  const usual = COLUMNS.filter((c) => !c.extra && (c.id !== 'project' || scope === null));
   const columns = given.size > 0 ? COLUMNS.filter((c) => given.has(c.id)) : usual;
   const widths: Record<string, number> = {};
   for (const [id, width] of given) if (Number(width) > 0) widths[id] = Number(width);

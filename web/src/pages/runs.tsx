@@ -25,6 +25,7 @@ import { unknownKeys } from '../lib/filter';
 import { formatCount } from '../lib/number';
 import { paced } from '../lib/pace';
 import { runPath, type Scope } from '../lib/route';
+import { FigureList } from '../lib/run_figures';
 import { RunList } from '../lib/run_list';
 import { changeTags, deleteRuns } from '../lib/runs';
 import { DEFAULT_SORT, parseSort, writeSort } from '../lib/sort';
@@ -37,12 +38,15 @@ import { columnLayout } from './run_layout';
 
 const STATES: State[] = ['running', 'stale', 'failed', 'finished', 'paused'];
 const REFRESH_MS = 1000;
+/** Columns that the list itself does not tell. */
+const FIGURES = new Set(['gpus', 'tokens', 'mfu', 'ettr', 'cost']);
 const startOpen = signal(false);
 
 /** The page. */
 export function RunsPage({ scope }: { scope: Scope | null }) {
   const list = useMemo(() => new RunList(), []);
   const sparks = useMemo(() => new Sparks(), []);
+  const figures = useMemo(() => new FigureList(), []);
   const at = useSignal(0);
   const editing = useSignal<string | null>(null);
   const heard = useSignal<number | null>(null);
@@ -54,6 +58,7 @@ export function RunsPage({ scope }: { scope: Scope | null }) {
     sort: param('sort') || DEFAULT_SORT,
     metric: param('metric'),
   };
+  const layout = columnLayout(param('cols'), scope);
   const key = JSON.stringify(question);
   const rows = list.rows.value;
   const metric = question.metric || rows.find((r) => r.metric)?.metric?.name || 'loss';
@@ -64,7 +69,12 @@ export function RunsPage({ scope }: { scope: Scope | null }) {
     void list.show(question);
     at.value = 0;
   }, [key, tokenEntered.value]);
-  useEffect(() => sparks.want(rows.slice(...seen.current)), [rows]);
+  const want = () => {
+    const shown = list.rows.peek().slice(...seen.current);
+    sparks.want(shown);
+    if (layout.columns.some((c) => FIGURES.has(c.id))) figures.want(shown);
+  };
+  useEffect(want, [rows, layout.columns.length]);
   useEffect(() => {
     const refresh = paced(() => list.refresh(), REFRESH_MS);
     const leave = follow('runs', () => {
@@ -76,7 +86,13 @@ export function RunsPage({ scope }: { scope: Scope | null }) {
       refresh.end();
     };
   }, [tokenEntered.value]);
-  useEffect(() => () => sparks.end(), [sparks]);
+  useEffect(
+    () => () => {
+      sparks.end();
+      figures.end();
+    },
+    [sparks, figures],
+  );
   useEffect(() => {
     document.title = `${scope?.project ?? 'Runs'} · truegauge`;
   }, [scope?.project]);
@@ -109,11 +125,11 @@ export function RunsPage({ scope }: { scope: Scope | null }) {
     zone: zone.value,
     metric,
     spark: (row) => sparks.of(row),
+    figures: (row) => figures.of(row),
     editing: editing.value,
     edit: (id) => (editing.value = id),
     changeTags: (row, add, gone) => tag([row.run_id], add, gone),
   };
-  const layout = columnLayout(param('cols'), scope);
   const empty = list.known.value && list.total.value === 0 && !question.filter && !question.state;
   const counts = list.counts.value;
   return (
@@ -175,7 +191,7 @@ export function RunsPage({ scope }: { scope: Scope | null }) {
           open={go}
           seen={(from, to) => {
             seen.current = [from, to];
-            sparks.want(list.rows.peek().slice(from, to));
+            want();
             void list.reach(to + 100).catch((error) => isAbort(error) || tellError('cannot list', error));
           }}
         />

@@ -160,14 +160,14 @@ function Toolbar({ page }: { page: TrainingBoard }) {
 /** The answer in words: whether it is healthy, where a step's time goes, and who says so. */
 function Health({ page }: { page: TrainingBoard }) {
   const training = page.training.value;
-  if (!training) return <p class="health" />;
+  if (!training) return <p class="training-health" />;
   const { claim, bad } = healthText(training, zone.value, (time) => page.stepOf(time));
   const breakdown = page.breakdown.value;
   // What stands behind a sentence waits for it, so that nothing moves.
   const settled = breakdown !== null || page.errors.value.has('breakdown');
   const errors = [...page.errors.value].filter(([what]) => what === 'ids');
   return (
-    <p class="health">
+    <p class="training-health">
       <b role="status" class={bad ? 'crit' : ''}>
         {claim}
       </b>{' '}
@@ -249,7 +249,7 @@ function Badges({ page, spec }: { page: TrainingBoard; spec: PanelSpec }) {
   const data = page.data.value.get(spec.key);
   if (!data) return null;
   return (
-    <>
+    <span class="badges">
       {data.moved && (
         <span class="badge" title="These points came without a step: they stand at the step of their time">
           ⇄ time
@@ -265,7 +265,7 @@ function Badges({ page, spec }: { page: TrainingBoard; spec: PanelSpec }) {
           {formatCount(data.came)} of {formatCount(data.total)} read
         </span>
       )}
-    </>
+    </span>
   );
 }
 

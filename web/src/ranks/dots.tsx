@@ -10,6 +10,11 @@ import { ratioText } from './words';
 const EDGE = 16;
 /** Rows that are named. */
 const LABELS = 3;
+/** From where on a rank's own step time is told of, and pages. */
+const THRESHOLDS = [
+  { ratio: 1.05, colour: '--warn' },
+  { ratio: 1.1, colour: '--crit' },
+] as const;
 
 /** The dots; their canvas is as tall as the map. */
 export function Dots({ model, tall }: { model: Ranks; tall: number }) {
@@ -53,6 +58,19 @@ function draw(model: Ranks, { ctx, width, height, ink }: Sheet): void {
   const tall = height / rows.length;
   ctx.fillStyle = ink.line2;
   ctx.fillRect(Math.round(x(1)), 0, 1, height);
+  if (model.loadedChoice.value?.id === 'own' && model.base.value === 'peers') {
+    ctx.setLineDash([4, 3]);
+    ctx.lineWidth = 1;
+    for (const { ratio, colour } of THRESHOLDS) {
+      if (ratio > high) continue;
+      ctx.strokeStyle = token(colour);
+      ctx.beginPath();
+      ctx.moveTo(Math.round(x(ratio)) + 0.5, 0);
+      ctx.lineTo(Math.round(x(ratio)) + 0.5, height);
+      ctx.stroke();
+    }
+    ctx.setLineDash([]);
+  }
   const radius = Math.max(0.8, Math.min(3, tall / 2 - 0.5));
   const sides = sideColours(model);
   const named = new Set(model.named.value.slice(0, LABELS).map((s) => s.row));

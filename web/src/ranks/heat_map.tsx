@@ -3,12 +3,14 @@ import { effect, type Signal, useComputed, useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { ink } from '../charts/model';
 import * as view from '../charts/view';
+import { onsetsOn } from '../health/words';
 import { zone } from '../lib/clock';
 import { formatValue } from '../lib/number';
 import { diverging } from '../lib/ramp';
-import { columnEnds } from './grid';
+import { columnAt, columnEnds } from './grid';
 import type { Ranks } from './model';
 import { heatInk, paintHeat, worstRatio } from './paint';
+import { Tints } from './tint';
 import { baseText, columnText, ratioText, rowText } from './words';
 
 /** Height that the rows share, and bounds of one, CSS pixels. */
@@ -138,6 +140,8 @@ export function HeatMap({ model, hover }: { model: Ranks; hover: Signal<Cell | n
       onDblClick={() => view.resetZoom()}
     >
       <canvas ref={canvas} />
+      <Tints model={model} tall={rowHeight(rows)} />
+      <OnsetLines model={model} />
       <CursorLine model={model} />
       <Rings model={model} />
       {dragged.value && <Band model={model} span={dragged.value} />}
@@ -207,6 +211,26 @@ export function CursorLine({ model }: { model: Ranks }) {
     return column < 0 ? null : ((column + 0.5) / columns) * 100;
   });
   return left.value === null ? null : <div class="cursor-line" style={{ left: `${left.value}%` }} />;
+}
+
+/** Where what is wrong began. */
+export function OnsetLines({ model }: { model: Ranks }) {
+  const loaded = model.loaded.value;
+  if (!loaded) return null;
+  const { from, to } = loaded.grid;
+  return (
+    <>
+      {onsetsOn(model.board, loaded.axis)
+        .filter(({ x }) => x >= from && x <= to)
+        .map(({ id, level, x }) => (
+          <div
+            key={id}
+            class={`onset-line ${level}`}
+            style={{ left: `${(columnAt(loaded.grid, x) / loaded.grid.columns) * 100}%` }}
+          />
+        ))}
+    </>
+  );
 }
 
 /** The row of the selected rank, and the cell of the keys. */

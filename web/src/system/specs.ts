@@ -154,6 +154,14 @@ const HOST_LANES: LaneSpec[] = [
   ),
   spec('tree_cpu', 'process tree', 'CPU, % of one core', ['system/process_tree/cpu_utilization'], 'process'),
   spec('tree_memory', 'process tree', 'resident memory', ['system/process_tree/rss_bytes'], 'process'),
+  spec(
+    'held_back',
+    'held back by a quota',
+    'share of time',
+    ['system/process/cpu_throttled_seconds_total'],
+    'process',
+    { rate: true },
+  ),
   spec('process_cpu', 'process', 'CPU, % of one core', ['system/process/cpu_utilization'], 'process', {
     usual: false,
   }),

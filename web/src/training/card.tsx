@@ -127,7 +127,11 @@ export function Panel(props: PanelProps) {
         <h3>{title}</h3>
         {unit && <span class="unit">{unit}</span>}
         <Trust help={props.help} caveat={props.caveat} />
-        {view.isLog(id) && <span class="badge">log</span>}
+        {view.isLog(id) && (
+          <span class="badges">
+            <span class="badge">log</span>
+          </span>
+        )}
         {props.head}
         <span class="readouts">
           {shape &&

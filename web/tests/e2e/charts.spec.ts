@@ -65,6 +65,44 @@ test('a zoom in one chart zooms those on the same axis, and the way back is a ke
   await expect(words(page, 'grad_norm')).toHaveAttribute('aria-label', /step 0 to step 999/);
 });
 
+test('the range of the run zooms steps and times, by menu, arrows, keys and a text', async ({
+  page,
+  server,
+}) => {
+  await openCharts(page, server, await runId(server, NAME), 'loss');
+  await expect(words(page, 'loss')).toHaveAttribute('aria-label', /step 0 to step 999/);
+  const range = page.getByRole('group', { name: 'Time range' });
+  // Over midnight each time has its day.
+  await expect(range).toContainText(/This run (\d+ \w{3} )?\d\d:\d\d – (\d+ \w{3} )?\d\d:\d\d UTC/);
+  await expect(range.getByRole('button', { name: 'Earlier' })).toBeDisabled();
+  await range.getByRole('button', { name: /This run/ }).click();
+  await page.getByRole('menuitem', { name: 'Its last 15 min' }).click();
+  // Step 0 was 999 s before the last one.
+  await expect(words(page, 'loss')).toHaveAttribute('aria-label', /step 9\d to step 999/);
+  await expect(words(page, 'system/cpu/utilization')).toHaveAttribute('aria-label', /UTC to/);
+  await expect(page).toHaveURL(/tfrom=\d+&tto=\d+/);
+  await expect(range).toContainText(/15 min (\d+ \w{3} )?\d\d:\d\d/);
+  await range.getByRole('button', { name: 'Earlier' }).click();
+  await expect(words(page, 'loss')).toHaveAttribute('aria-label', /step \d to step (89|90)\d/);
+  await page.keyboard.press('>');
+  await expect(range).toContainText(/7 min (\d+ \w{3} )?\d\d:\d\d/);
+  await page.keyboard.press('.');
+  await expect(words(page, 'loss')).toHaveAttribute('aria-label', /step 4\d\d to step (89|90)\d/);
+  await page.goBack();
+  await expect(words(page, 'loss')).toHaveAttribute('aria-label', /step 2\d\d to step 6\d\d/);
+  await page.keyboard.press('0');
+  await expect(range).toContainText('This run');
+  await range.getByRole('button', { name: /This run/ }).click();
+  await page.getByRole('menuitem', { name: 'From and to …' }).click();
+  const window = page.getByRole('dialog', { name: 'From and to' });
+  const from = await window.getByLabel('From').inputValue();
+  await window.getByLabel('From').fill(String(Date.parse(from) + 500_000));
+  await window.getByRole('button', { name: 'Show this range' }).click();
+  await expect(words(page, 'grad_norm')).toHaveAttribute('aria-label', /step (49\d|50\d) to step 999/);
+  await page.reload();
+  await expect(words(page, 'grad_norm')).toHaveAttribute('aria-label', /step (49\d|50\d) to step 999/);
+});
+
 test('wheel, drag and double click move in the data', async ({ page, server }) => {
   await openCharts(page, server, await runId(server, NAME), 'loss');
   const area = card(page, 'loss').locator('.u-over');
@@ -101,6 +139,7 @@ test('the cursor is on all charts of an axis and reads real samples', async ({ p
   await area.hover({ position: { x: box.width * 0.9, y: 50 } });
   await expect(system).toContainText('60');
   await area.hover({ position: { x: box.width / 2, y: 50 } });
+  await expect(page.locator('.lane .flag')).toContainText(/step (499|500) /);
   await page.keyboard.press('ArrowRight');
   await expect(page.locator('.lane .flag')).toContainText(/step 50[0-2]/);
 });

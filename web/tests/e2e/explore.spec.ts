@@ -8,6 +8,7 @@ import { clean } from './axe';
 import { expect, test } from './fixture';
 import { curve, Writer } from './push';
 import { program, type RealServer } from './server';
+import { fits } from './width';
 
 test.use({ world: 'explore' });
 
@@ -141,14 +142,16 @@ test('a live page asks again, but not what was refused', async ({ page, server }
   ]);
   await expect(page.getByRole('alert')).toBeVisible();
   await expect(rows(page)).toHaveCount(1);
-  expect(asked.toSorted()).toEqual(['loss', 'sum(']);
+  // The clock of the page runs on meanwhile: on a busy machine it asks more than once.
+  const first = asked.length;
   await page.clock.runFor(12_000);
-  await expect.poll(() => asked.length).toBe(3);
-  expect(asked[2]).toBe('loss');
+  await expect.poll(() => asked.length).toBeGreaterThan(first);
   await page.getByRole('button', { name: 'live' }).click();
   await expect(page).toHaveURL(/live=0/);
+  const last = asked.length;
   await page.clock.runFor(30_000);
-  expect(asked.length).toBe(3);
+  expect(asked.length).toBe(last);
+  expect(asked.filter((query) => query !== 'loss')).toEqual(['sum(']);
 });
 
 test('gaps are gaps, and what has ended says so', async ({ page, server }) => {
@@ -434,6 +437,17 @@ test('a narrow window reflows into one column', async ({ page, server }) => {
     });
     await expect(page.locator('.panel').first()).toBeVisible();
     if (!view) await expect(rows(page)).toHaveCount(6);
-    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320);
+    await fits(page, 320);
   }
+});
+
+test('a range over midnight has two dates, which a narrow window shows', async ({ page, server }) => {
+  await page.setViewportSize({ width: 320, height: 640 });
+  const midnight = Date.UTC(2026, 10, 30);
+  const [from, to] = [midnight - 1_800_000, midnight + 1_800_000].map(String);
+  await openWith(page, server, { q: 'loss', from, to });
+  const range = page.locator('.range .menu > button');
+  await expect(range).toContainText('29');
+  await expect(range).toContainText('30');
+  await fits(page, 320);
 });

@@ -49,6 +49,29 @@ test('filter, state and sort ask the server and live in the address', async ({ p
   await expect(page.locator('.token.unknown')).toHaveCount(1);
 });
 
+test('figures stand in columns of their own, a dash says why there is none', async ({ page, server }) => {
+  const now = Date.now();
+  const writer = new Writer(server.url);
+  const run = { project: 'figures', run: 'steps' };
+  await writer.push({ ...run, event: 1, timeMs: now - 60_000 });
+  await writer.push({
+    ...run,
+    event: 2,
+    timeMs: now,
+    series: [{ name: 'train_step_seconds', labels: { rank: '0' }, points: curve(50, now, () => 0.9) }],
+  });
+  await page.goto(`${server.url}/runs?f=project:figures`);
+  const row = page.getByRole('row').filter({ hasText: 'steps' });
+  await expect(row.locator('.c-ettr')).toHaveText(/^0\.[5-9]\d$/);
+  await expect(row.locator('.c-ettr > span')).toHaveAttribute('title', /time of steps that count/);
+  await expect(row.locator('.c-cost')).toHaveText('—');
+  await expect(row.locator('.c-cost > span')).toHaveAttribute('title', /no process .* has a GPU/);
+  await expect(row.locator('.c-mfu > span')).toHaveAttribute('title', /no step says its tokens/);
+  await page.goto(`${server.url}/runs?f=project:figures&cols=state,run`);
+  await expect(row).toBeVisible();
+  await expect(page.locator('.c-cost')).toHaveCount(0);
+});
+
 test('a view is saved under a name, chosen again and forgotten', async ({ page, server }) => {
   const names = page.locator('.run-link');
   await page.goto(`${server.url}/o/acme/research/llm/runs?f=tag:sweep`);
@@ -136,6 +159,22 @@ test('keys move, open and are listed in the sheet', async ({ page, server }) => 
   await page.keyboard.press('g');
   await page.keyboard.press('r');
   await expect(page.getByRole('heading', { level: 1 })).toHaveText('Runs');
+});
+
+test('a key right after a window is left acts on the page', async ({ page, server }) => {
+  await page.goto(`${server.url}/o/acme/research/llm/runs?sort=name`);
+  await expect(page.locator('.run-link')).toHaveText(['alpha', 'beta', 'first', 'gamma']);
+  await page.keyboard.press('?');
+  await expect(page.getByRole('button', { name: 'Close' })).toBeFocused();
+  await page.evaluate(async () => {
+    document.querySelector('dialog')?.requestClose();
+    await Promise.resolve();
+    const press = (key: string) =>
+      document.activeElement?.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+    press('j');
+    press('Enter');
+  });
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('beta');
 });
 
 test('the theme is switched, kept and in the address', async ({ page, server }) => {

@@ -1,7 +1,6 @@
 /** The real server on a free port, with a data directory of its own. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 
@@ -11,12 +10,16 @@ export interface RealServer {
   stop: () => Promise<void>;
 }
 
-function freePort(): Promise<number> {
-  return new Promise((done) => {
-    const probe = createServer().listen(0, '127.0.0.1', () => {
-      const address = probe.address();
-      probe.close(() => done(typeof address === 'object' && address ? address.port : 0));
+/** Where it says that it serves: it takes the port itself, so nobody comes between. */
+function greeting(child: ChildProcess, said: () => string): Promise<string> {
+  return new Promise((done, fail) => {
+    let out = '';
+    child.stdout?.on('data', (piece) => {
+      out = (out + piece).slice(0, 4000);
+      const found = out.match(/ serves (http\S+)\n/);
+      if (found) done(found[1]);
     });
+    child.once('exit', (code) => fail(new Error(`the server ended with ${code}: ${said()}`)));
   });
 }
 
@@ -40,14 +43,12 @@ export function program(): string {
 export async function startServer(more: string[] = [], wantedPort = 0): Promise<RealServer> {
   const binary = program();
   const data = mkdtempSync(join(tmpdir(), 'truegauge-web-'));
-  const port = wantedPort || (await freePort());
-  const url = `http://127.0.0.1:${port}`;
   const child = spawn(
     binary,
     [
       'up',
       '--listen',
-      `127.0.0.1:${port}`,
+      `127.0.0.1:${wantedPort}`,
       '--data-dir',
       join(data, 'store'),
       '--spool-dir',
@@ -55,7 +56,7 @@ export async function startServer(more: string[] = [], wantedPort = 0): Promise<
       ...more,
     ],
     {
-      stdio: ['ignore', 'ignore', 'pipe'],
+      stdio: ['ignore', 'pipe', 'pipe'],
       env: { ...process.env },
     },
   );
@@ -63,6 +64,7 @@ export async function startServer(more: string[] = [], wantedPort = 0): Promise<
   child.stderr?.on('data', (piece) => {
     said = (said + piece).slice(-4000);
   });
+  const url = await greeting(child, () => said);
   await ready(url, child, () => said);
   return {
     url,

@@ -6,6 +6,7 @@ import { clean } from './axe';
 import { expect, runId, test } from './fixture';
 import { Exporter, iteration, type SpanSent } from './otlp';
 import type { RealServer } from './server';
+import { fits } from './width';
 
 test.use({ world: 'timeline' });
 
@@ -153,7 +154,7 @@ test('keys move from span to span, and one is told against the other ranks', asy
   await expect(detail(page).getByRole('heading', { level: 2 })).toHaveText('megatron.train.iteration');
   await page.keyboard.press('Escape');
   await expect(detail(page)).toContainText('No span is chosen');
-  expect(page.url()).not.toContain('span=');
+  await expect(page).not.toHaveURL(/span=/);
 });
 
 test('n and N go through the spans of a kind, lane by lane', async ({ page, server }) => {
@@ -283,6 +284,7 @@ test('a span in another step leads there', async ({ page, server }) => {
   await page.keyboard.press('ArrowRight');
   await page.keyboard.press('Enter');
   await expect(detail(page)).toContainText('rank 0');
+  await expect(page).toHaveURL(/span=/);
   const key = new URL(page.url()).searchParams.get('span')!;
   await openTimeline(page, server, 'nine', `?step=3&span=${encodeURIComponent(key)}`);
   await detail(page).getByRole('button', { name: 'Open step 7' }).click();
@@ -401,7 +403,7 @@ for (const theme of ['light', 'dark']) {
     await expect(detail(page)).toContainText('rank 5');
     await clean(page);
     await page.setViewportSize({ width: 320, height: 800 });
-    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320);
+    await fits(page, 320);
     await clean(page);
   });
 }

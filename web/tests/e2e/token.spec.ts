@@ -1,4 +1,7 @@
 /** A server that asks for a token. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test as base, expect } from '@playwright/test';
 import { clean } from './axe';
 import { Writer } from './push';
@@ -31,9 +34,9 @@ base('a link logs in once, the bar says who one is, and logging out ends it', as
     const { path } = (await made.json()) as { path: string };
     await page.goto(server.url + path);
     await expect(page.getByText('waiting for the first point')).toBeVisible();
-    expect(page.url()).toBe(`${server.url}/runs`);
+    await expect(page).toHaveURL(`${server.url}/runs`);
     await page.goBack();
-    expect(page.url()).not.toContain('#');
+    await expect(page).not.toHaveURL(/#/);
     await page.goto(`${server.url}/runs`);
     await clean(page);
     const who = page.getByRole('button', { name: /^Logged in as server: admin/ });
@@ -47,6 +50,43 @@ base('a link logs in once, the bar says who one is, and logging out ends it', as
     await clean(page);
   } finally {
     await server.stop();
+  }
+});
+
+base('who may only read sees the silences and is told what ending one takes', async ({ page }) => {
+  const folder = mkdtempSync(join(tmpdir(), 'truegauge-token-'));
+  const rules = join(folder, 'rules.yml');
+  writeFileSync(rules, 'groups: [{name: g, interval: 1s, rules: [{alert: Always, expr: vector(1) > 0}]}]\n');
+  const server = await startServer(['--token', 'correct-horse', '--rule-files', rules]);
+  const admin = { authorization: 'Bearer correct-horse', 'content-type': 'application/json' };
+  const post = async (path: string, body: object) => {
+    const init = { method: 'POST', headers: admin, body: JSON.stringify(body) };
+    return (await (await fetch(`${server.url}/api/tg/v1/${path}`, init)).json()) as { token?: string };
+  };
+  try {
+    const matchers = [{ name: 'alertname', value: 'Other', is_regex: false, is_equal: true }];
+    await post('silences', {
+      matchers,
+      ends_at: Date.now() + 3_600_000,
+      comment: 'image rollout',
+      created_by: 'x',
+    });
+    const { token } = await post('tokens', { name: 'ada', scopes: ['read'] });
+    await page.goto(`${server.url}/alerts?tab=silenced`);
+    await page.getByLabel('Token', { exact: true }).fill(token ?? '');
+    await page.keyboard.press('Enter');
+    const end = page.getByRole('button', { name: 'End now' });
+    await expect(end).toBeDisabled();
+    await expect(end).toHaveAccessibleDescription('needs scope admin');
+    await clean(page);
+    await page.goto(`${server.url}/alerts`);
+    await expect(page.getByRole('row', { name: /Always/ })).toBeVisible();
+    await expect(page.getByRole('button', { name: 'Silence', exact: true })).toBeDisabled();
+    await page.keyboard.press('s');
+    await expect(page.getByRole('dialog')).toHaveCount(0);
+  } finally {
+    await server.stop();
+    rmSync(folder, { recursive: true, force: true });
   }
 });
 

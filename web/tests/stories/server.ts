@@ -3,6 +3,7 @@ import { createReadStream, existsSync, statSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { extname, join } from 'node:path';
 import { device, report } from '../e2e/machines';
+import { firingsOf, healthOf } from './health';
 import { oddRun, wideRun } from './odd';
 import { madeSpan, madeSpans } from './spans';
 import { encodePoints, type Written } from './tgp1';
@@ -44,6 +45,8 @@ function row(run: StoryRun, metric: string | null) {
     last_time_ms: run.started + run.seconds * 1000,
     points: run.steps * run.metrics.length,
     series: run.metrics.length,
+    verdict: run.run === 'pretrain-7b' ? { claim: 'Rank 17 is slow', level: 'page' } : null,
+    spread: run.run === 'pretrain-7b' ? 0.25 : null,
     metric: shown ? { name: shown.display, last: spell(shown.value(run.steps)) } : null,
   };
 }
@@ -276,7 +279,16 @@ async function api(
     });
     return;
   }
+  if (path === 'alerts/history') {
+    const of = runs.find((r) => r.run_id === url.searchParams.get('run_id'));
+    json({ firings: of ? firingsOf(of, runs.indexOf(of)) : [], next: null });
+    return;
+  }
   const run = runs.find((r) => r.run_id === id);
+  if (run && part === 'health') {
+    json(healthOf(run, runs.indexOf(run)));
+    return;
+  }
   const told = run && parts(run, url.searchParams)[part ?? ''];
   if (!told)
     json(

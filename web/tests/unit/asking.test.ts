@@ -1,9 +1,11 @@
 /** When and what the pages ask the server. */
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { Board } from '../../src/charts/board';
+import { shortGpu } from '../../src/components/run_columns';
 import { setParams } from '../../src/lib/address';
 import type { MetricRow, RunRow } from '../../src/lib/answers';
 import { paced } from '../../src/lib/pace';
+import { FigureList } from '../../src/lib/run_figures';
 import { RunList, scopeFilter } from '../../src/lib/run_list';
 import { encodePoints } from '../stories/tgp1';
 
@@ -192,6 +194,51 @@ test('the list keeps its later pages when the first one is read again', async ()
   await soon();
   const names = list.rows.value.map((r) => r.run);
   expect([names[0], names.at(-1), names.length, new Set(names).size]).toEqual(['new', 'b1', 203, 203]);
+});
+
+test('figures are asked for once for a screen, then for what was not reached and what has grown', async () => {
+  const figure = (value: number) => ({ value, unit: '', reason: null });
+  const answer = (ids: string[], later: string[], value: number) =>
+    new Response(
+      JSON.stringify({ runs: ids.map((run_id) => ({ run_id, ettr_ratio: figure(value) })), later }),
+    );
+  const row = (run_id: string, points = 1) => ({ run_id, state: 'finished', points }) as RunRow;
+  const list = new FigureList();
+  const told = (id: string) => list.of(row(id))?.ettr_ratio.value;
+  list.want([row('a'), row('b')]);
+  list.want([row('a'), row('b')]);
+  await soon();
+  expect(asked.map((a) => a.path)).toEqual(['/api/tg/v1/runs/figures?run_id=a&run_id=b']);
+  asked[0].answer(answer(['a'], ['b'], 0.5));
+  await soon();
+  expect([told('a'), told('b')]).toEqual([0.5, undefined]);
+  expect(asked[1].path).toBe('/api/tg/v1/runs/figures?run_id=b');
+  // A run that is gone is not asked for again and again.
+  asked[1].answer(answer([], [], 0));
+  await soon();
+  expect(asked).toHaveLength(2);
+  list.want([row('a', 9)]);
+  await vi.advanceTimersByTimeAsync(1000);
+  expect(asked).toHaveLength(2);
+  await vi.advanceTimersByTimeAsync(15_000);
+  list.want([row('a', 10)]);
+  await vi.advanceTimersByTimeAsync(15_000);
+  expect(asked.map((a) => a.path)).toContainEqual('/api/tg/v1/runs/figures?run_id=a');
+  asked[2].answer(answer(['a'], [], 0.75));
+  await soon();
+  expect([told('a'), asked.length]).toEqual([0.75, 3]);
+  list.end();
+});
+
+test('a GPU is named shortly', () => {
+  const models = [
+    'NVIDIA H100 80GB HBM3',
+    'NVIDIA RTX A6000',
+    'Tesla V100-SXM2-16GB',
+    'AMD Instinct MI300X',
+    'x',
+  ];
+  expect(models.map(shortGpu)).toEqual(['H100', 'RTX A6000', 'V100', 'MI300X', 'x']);
 });
 
 test('a scope is a filter', () => {

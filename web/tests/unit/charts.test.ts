@@ -249,6 +249,25 @@ describe('sections', () => {
     ...more,
   });
 
+  test('what rules record stands behind what was logged; its observed share is a badge, no card', () => {
+    const charts = chartsOf([
+      row('run:tokens_per_second'),
+      row('run:tokens_per_second:coverage', { last: 0.98, labels: { rank: '0' } }),
+      row('run:tokens_per_second:coverage', { last: 0.5, labels: { rank: '1' } }),
+      row('run:other:coverage'),
+      row('system/cpu', { last: 5 }),
+      row('loss'),
+      ...['a/x', 'a/y', 'a/z'].map((name) => row(name)),
+    ]);
+    expect(sectionsOf(charts, '').map((s) => [s.prefix, s.charts.map((c) => c.name)])).toEqual([
+      ['', ['loss']],
+      ['a', ['a/x', 'a/y', 'a/z']],
+      ['derived', ['run:tokens_per_second', 'run:other:coverage']],
+      ['system', ['system/cpu']],
+    ]);
+    expect(charts.map((c) => c.coverage)).toEqual([0.5, ...Array(charts.length - 1).fill(null)]);
+  });
+
   test('loss first, then throughput, the system last; small prefixes share', () => {
     const names = [
       'system/cpu/utilization',
@@ -270,6 +289,19 @@ describe('sections', () => {
     expect(
       sectionsOf(chartsOf(names.map((n) => row(n))), 'LOSS val').flatMap((s) => s.charts.map((c) => c.name)),
     ).toEqual(['val/loss']);
+  });
+
+  test('what a histogram is made of stands behind the rest', () => {
+    const bucket = (le: string) => row('step_duration_loss_bucket', { labels: { le }, unit: '' });
+    const parts = ['step_duration_loss_count', 'step_duration_loss_sum'].map((name) => row(name));
+    const charts = chartsOf([bucket('1'), bucket('+Inf'), ...parts, row('loss'), row('errors_count')]);
+    expect(sectionsOf(charts, '').flatMap((s) => s.charts.map((c) => [c.name, c.isPart]))).toEqual([
+      ['loss', false],
+      ['errors_count', false],
+      ['step_duration_loss_bucket', true],
+      ['step_duration_loss_count', true],
+      ['step_duration_loss_sum', true],
+    ]);
   });
 
   test('series of one metric are one chart; a system chart is over time even with steps', () => {

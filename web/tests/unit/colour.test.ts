@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Palette, SLOTS, slotDash, tellingLabels, varyingLabels } from '../../src/lib/colour';
+import { neededLabels, Palette, SLOTS, slotDash, tellingLabels, varyingLabels } from '../../src/lib/colour';
 
 test('the first ten things get ten colours, and what has no name the first', () => {
   const palette = new Palette();
@@ -32,6 +32,11 @@ test('a series without the label that another of its metric has gets a colour of
   const split = { display: 'loss', labels: { split: 'val' } };
   const machine = { display: 'system/cpu/utilization', labels: { host: 'a' } };
   expect(tellingLabels([bare, split, machine])).toEqual(['split']);
+  const process = (rank: string, instance: string) => ({ rank, instance });
+  const keys = ['instance', 'rank'];
+  expect(neededLabels([process('0', 'a'), process('1', 'b')], keys)).toEqual(['rank']);
+  expect(neededLabels([process('0', 'a'), process('0', 'b'), process('1', 'c')], keys)).toEqual(keys);
+  expect(neededLabels([{ gpu: '0' }, { gpu: '1' }], ['gpu'])).toEqual(['gpu']);
   expect(tellingLabels([bare, machine])).toEqual([]);
   expect(tellingLabels([])).toEqual([]);
 });

@@ -11,12 +11,24 @@ import {
   parseDuration,
   parseSpan,
   parseTime,
+  presetFor,
   STEPS_MAX,
   writeSpan,
 } from '../../src/explore/span';
 import { csvOf } from '../../src/explore/table_file';
 import { unitOf } from '../../src/explore/unit';
 import { metricsIn, mistakeOf, plainError, wordsOf } from '../../src/explore/words';
+
+describe('a range for young data', () => {
+  const minute = 60_000;
+  test('it is the shortest that holds them, where most of the picture would be empty', () => {
+    expect(presetFor(2 * minute, 360 * minute)).toBe('15m');
+    expect(presetFor(16 * minute, 360 * minute)).toBe('1h');
+    expect(presetFor(100 * minute, 360 * minute)).toBeNull();
+    expect(presetFor(-1, 360 * minute)).toBeNull();
+    expect(presetFor(minute, 10 * minute)).toBeNull();
+  });
+});
 
 describe('words of a query', () => {
   test('nothing is lost, whatever is typed', () => {
@@ -297,13 +309,16 @@ describe('what a query means', () => {
     ['bytes_total', { unit: 'B' }],
     ['busy_seconds_total', { unit: 's' }],
     ['cpu', { unit: '%' }],
+    ['wait_bucket', { unit: 'ms' }],
   ]);
 
   test('the unit is that of the metric, as long as nothing is reckoned', () => {
     expect(unitOf('avg by (host) (cpu)', known)).toBe('%');
     expect(unitOf('rate(bytes_total[5m])', known)).toBe('B/s');
     expect(unitOf('rate(busy_seconds_total[5m])', known)).toBe('');
-    for (const query of ['cpu * 2', 'count(cpu)', 'cpu + bytes_total', 'unheard_of', '1'])
+    expect(unitOf('histogram_quantile(0.9, sum by (le) (rate(wait_bucket[5m])))', known)).toBe('ms');
+    expect(unitOf('rate(wait_bucket[5m])', known)).toBe('1/s');
+    for (const query of ['wait_bucket', 'cpu * 2', 'count(cpu)', 'cpu + bytes_total', 'unheard_of', '1'])
       expect(unitOf(query, known), query).toBe('');
   });
 

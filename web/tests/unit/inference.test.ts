@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { type RangeAnswer, seriesOf } from '../../src/explore/answer';
 import type { FleetEvent } from '../../src/fleet/answers';
-import type { Figure, Model, Page, Replica } from '../../src/inference/answers';
+import type { Figure, Model, Objectives, Page, Replica } from '../../src/inference/answers';
 import { numberOf } from '../../src/inference/answers';
 import { boundsOf, bucketOf, CHARTS, picturesOf, promqlOf, questionsOf } from '../../src/inference/charts';
 import { marksOf } from '../../src/inference/lane';
@@ -10,11 +10,15 @@ import { drawnOf } from '../../src/inference/replicas';
 import { rowsOf, searched } from '../../src/inference/vocabulary';
 import {
   brief,
+  COLUMNS,
   claimOf,
   figureText,
+  goodputOf,
+  misses,
   needOf,
   nextOrder,
   numberText,
+  objectivesText,
   ordered,
   parseOrder,
   sorted,
@@ -148,7 +152,7 @@ describe('questions', () => {
     const all = questionsOf('m', '60s').join(' ');
     for (const chart of CHARTS) {
       for (const { what } of chart.lines) expect(all).toContain(`"what", "${what}"`);
-      expect(promqlOf(chart, 'm', '60s').join(' ')).toContain('tg_engine_');
+      expect(promqlOf(chart, 'm', '60s').join(' ')).toMatch(/tg_engine_|model:/);
     }
   });
 });
@@ -332,5 +336,57 @@ describe('vocabulary', () => {
     expect(found('matched kv')).toEqual(['tg_engine_kv_usage_ratio']);
     expect(found('')).toHaveLength(4);
     expect(found('zzz')).toEqual([]);
+  });
+});
+
+describe('objectives and goodput', () => {
+  const model = (values: Record<string, number | null>, objectives: Partial<Objectives> | null = null) =>
+    ({
+      values: Object.fromEntries(Object.entries(values).map(([k, value]) => [k, { value }])),
+      objectives: objectives && { ttft: null, tpot: null, itl: null, goodput: null, ...objectives },
+    }) as unknown as Model;
+
+  test('goodput is a pair of bounds, and only what misses the target whatever is true is bad', () => {
+    const bounds = (low: number | null, high: number | null, goodput: number | null) =>
+      goodputOf(model({ goodput_lower: low, goodput_upper: high }, { goodput }));
+    expect(bounds(0.71, 0.83, 0.95)?.tone).toBe('crit');
+    expect(bounds(0.93, 0.97, 0.95)?.tone).toBe('warn');
+    expect(bounds(0.95, 0.97, 0.95)?.tone).toBe('');
+    expect(bounds(0.1, 0.2, null)?.tone).toBe('');
+    expect(bounds(null, 0.9, 0.95)).toBeNull();
+  });
+
+  test('a latency misses its objective, one without an objective never does', () => {
+    const ttft = COLUMNS.find((c) => c.key === 'ttft_p95')!;
+    expect(misses(model({ ttft_p95: 3.9 }, { ttft: 2 }), ttft)).toBe(true);
+    expect(misses(model({ ttft_p95: 1.9 }, { ttft: 2 }), ttft)).toBe(false);
+    expect(misses(model({ ttft_p95: 3.9 }), ttft)).toBe(false);
+    expect(misses(model({ ttft_p95: null }, { ttft: 2 }), ttft)).toBe(false);
+  });
+
+  test('objectives are told in the unit that one thinks in', () => {
+    expect(objectivesText({ ttft: 2, tpot: 0.06, itl: 0.2, goodput: 0.95 })).toBe(
+      'TTFT 2 s · TPOT 60 ms · ITL 200 ms · goodput 0.95',
+    );
+    expect(objectivesText({ ttft: null, tpot: null, itl: null, goodput: null })).toBe('');
+    expect(objectivesText(null)).toBe('');
+  });
+
+  test('the goodput chart is a band between its bounds, the cost chart two lines', () => {
+    const pictures = picturesOf('m', '60s', [
+      answer([
+        [{ what: 'goodput_lower' }, [0.7, 0.8]],
+        [{ what: 'goodput_upper' }, [0.9, 1]],
+        [{ what: 'usd_per_mtok' }, [2, 2]],
+        [{ what: 'usd_per_mtok_busy' }, [1, 1]],
+      ]),
+    ]);
+    const [low, high] = pictures.charts.get('goodput')!.shape.lines;
+    expect([...low.min]).toEqual([0.7, 0.8]);
+    expect([...low.max]).toEqual([0.9, 1]);
+    expect([...high.max]).toEqual([0.9, 1]);
+    const money = pictures.charts.get('usd')!.shape.lines;
+    expect(money.map((l) => l.key)).toEqual(['with idle', 'busy only']);
+    expect([...money[0].max]).toEqual([2, 2]);
   });
 });

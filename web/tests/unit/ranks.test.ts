@@ -5,13 +5,16 @@ import type { CaptureReport } from '../../src/lib/missing';
 import type { Columns, PointsAnswer, PointsQuestion } from '../../src/lib/points';
 import { SHADES, scaleOf, shadeOf, shades } from '../../src/lib/ramp';
 import { buttonsOf, type Choice, choicesOf, chosen, worseOf } from '../../src/ranks/choices';
+import { clockRatios, clocksOf } from '../../src/ranks/clock';
 import { crewOf } from '../../src/ranks/crew';
 import { columnAt, columnEnds, columnsFor, type Grid, gridOf } from '../../src/ranks/grid';
 import { type HeatInk, paintHeat } from '../../src/ranks/paint';
 import { farthest, lastWhole, ratiosOf, ratioTo, standings } from '../../src/ranks/ratio';
 import { PARTS_MAX, planOf, read } from '../../src/ranks/read';
 import { blocksOf, namedBlocks } from '../../src/ranks/row_labels';
-import { ROWS_MAX, rowsOf } from '../../src/ranks/rows';
+import { ROWS_MAX, type Row, rowsOf } from '../../src/ranks/rows';
+import { standingOf } from '../../src/ranks/still';
+import { tinted } from '../../src/ranks/tint';
 import { ratioText, rowText } from '../../src/ranks/words';
 
 const NONE = Number.NaN;
@@ -97,6 +100,105 @@ const answerOf = (x: number[], series: Columns[]): PointsAnswer => ({
   series,
   pointsRead: 0,
   warnings: [],
+});
+
+describe('the clocks beside the map', () => {
+  const clock = (rank: string, last: number | null, gpu = '0') => ({
+    ...row('system/gpu/sm_clock_mhz', { rank, gpu }),
+    name: 'system_gpu_sm_clock_mhz',
+    last,
+  });
+  const one = (member: number): Row => ({ host: '', hosts: 1, members: [member], group: false, key: '' });
+  const rankOf = (labels: Record<string, string>) => (labels.rank === '' ? null : Number(labels.rank));
+
+  test('a rank has the clock of its slowest card, held against the median of all', () => {
+    const known = clocksOf(
+      [clock('0', 1800), clock('1', 1800), clock('1', 1350, '1'), clock('2', null), clock('', 5)],
+      rankOf,
+    );
+    expect([...known]).toEqual([
+      [0, 1800],
+      [1, 1350],
+    ]);
+    const ratios = clockRatios(
+      new Map([...known, [3, 1800]]),
+      [one(0), one(1), one(2), one(3)],
+      [0, 1, 2, 3],
+    );
+    expect(ratios).toEqual([1, 0.75, NONE, 1]);
+  });
+
+  test('one card alone has no others', () => {
+    expect(clockRatios(new Map([[0, 1800]]), [one(0)], [0])).toEqual([]);
+  });
+});
+
+describe('a job that stands still', () => {
+  const told = (name: string, rank: number, last: number, group = 'dp') => ({
+    ...row(name, { rank: String(rank), group }, null),
+    last,
+  });
+  const stepped = (rank: number, step: number, time: number) => ({
+    ...row('train_step_seconds', { rank: String(rank) }, step),
+    last_time_ms: time,
+  });
+  const crew = {
+    world: 3,
+    hostOf: (rank: number) => (rank < 2 ? `h${rank}` : ''),
+    rankOf: (labels: Record<string, string>) => Number(labels.rank),
+  };
+
+  test('every rank has its last step, and its place in the operation that the most are inside of', () => {
+    const metrics = [
+      ...[0, 1, 2].flatMap((r) => [stepped(r, 59 - r, 1000 + r), told('train_collective_completed', r, 7)]),
+      ...[told('train_collective_sequence', 0, 8), told('train_collective_sequence', 1, 8)],
+      told('train_collective_sequence', 2, 7),
+      told('train_collective_sequence', 2, 90, 'tp'),
+      told('train_collective_completed', 2, 89, 'tp'),
+      row('loss', { rank: '9' }),
+    ];
+    const culprit = {
+      rank: 2,
+      host: 'h9',
+      last_step: 57,
+      last_step_time: 1,
+      sequence: 7,
+      completed: 7,
+      state: 's',
+    };
+    const rows = standingOf(metrics, crew, [culprit]);
+    expect(rows.map((r) => [r.rank, r.host, r.last_step, r.sequence, r.completed, r.state])).toEqual([
+      [0, 'h0', 59, 8, 7, 'waits in it'],
+      [1, 'h1', 58, 8, 7, 'waits in it'],
+      [2, 'h9', 57, 7, 7, 's'],
+    ]);
+    expect(rows[0].last_step_time).toBe(1000);
+  });
+
+  test('without sequences the steps remain, and without either the culprits', () => {
+    const rows = standingOf([stepped(0, 5, 10), stepped(0, 4, 20)], crew, []);
+    expect(rows).toEqual([
+      { rank: 0, host: 'h0', last_step: 5, last_step_time: 10, sequence: null, completed: null, state: '' },
+    ]);
+    expect(standingOf([], crew, [])).toEqual([]);
+  });
+});
+
+describe('rows that a verdict is about', () => {
+  const rows = [[0], [1, 2], [3], [4]].map(
+    (members): Row => ({ host: '', hosts: 1, members, group: members.length > 1, key: '' }),
+  );
+  const ranks = [10, 11, 12, 13, 14];
+
+  test('those of its ranks together, all where it names none, none where it names one', () => {
+    expect(tinted({ ranks: [12, 13, 10] }, rows, ranks)).toEqual([{ first: 0, count: 3 }]);
+    expect(tinted({ ranks: [10, 14] }, rows, ranks)).toEqual([
+      { first: 0, count: 1 },
+      { first: 3, count: 1 },
+    ]);
+    expect(tinted({ ranks: [] }, rows, ranks)).toEqual([{ first: 0, count: 4 }]);
+    expect(tinted({ ranks: [12] }, rows, ranks)).toEqual([]);
+  });
 });
 
 describe('who is who', () => {

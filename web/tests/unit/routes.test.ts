@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { parseSmooth } from '../../src/charts/view';
 import { bind, bound } from '../../src/lib/keys';
-import { parseRoute, runPath, runsPath } from '../../src/lib/route';
+import { calcPath, parseRoute, runPath, runsPath } from '../../src/lib/route';
 import { clickSort, parseSort, writeSort } from '../../src/lib/sort';
 import { EventParser } from '../../src/lib/stream';
 
@@ -28,8 +28,21 @@ describe('routes', () => {
     expect(parseRoute('/runs')).toEqual({ page: 'runs', scope: null });
     expect(parseRoute('/explore')).toEqual({ page: 'explore' });
     expect(parseRoute('/compare')).toEqual({ page: 'compare' });
+    expect(parseRoute('/alerts')).toEqual({ page: 'alerts' });
+    expect(parseRoute('/remediation')).toEqual({ page: 'remediation' });
+    expect(parseRoute(calcPath())).toEqual({ page: 'calc', tool: null });
+    expect(parseRoute(calcPath('a/b'))).toEqual({ page: 'calc', tool: 'a/b' });
     expect(parseRoute('/r/ab12')).toEqual({ page: 'short', runId: 'ab12' });
-    for (const path of ['/o/a', '/x', '/explore/x', '/o/a/b/c/zzz', '/r/a/b', '/o/%E0%A4%A/b/c/d'])
+    for (const path of [
+      '/o/a',
+      '/x',
+      '/explore/x',
+      '/o/a/b/c/zzz',
+      '/r/a/b',
+      '/alerts/x',
+      '/calc/a/b',
+      '/o/%E0%A4%A/b/c/d',
+    ])
       expect(parseRoute(path).page).toBe('missing');
   });
 });

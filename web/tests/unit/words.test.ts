@@ -15,6 +15,8 @@ describe('numbers', () => {
     check(468_123, '', '468.1 k');
     check(468_123, 'tokens/s', '468.1 k tokens/s');
     check(468_123, 'W', '468.1 kW');
+    check(40_240, 'ms', '40,240 ms');
+    check(105_240, 'ms', '105.2 s');
     check(99_999.9, '', '100.0 k');
     check(6263, '', '6,263');
     check(1536, 'B', '1.500 KiB');

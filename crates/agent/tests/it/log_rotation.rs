@@ -186,7 +186,7 @@ fn journalctl(node: &Node) -> LogInput {
 
 /// Looks until there are so many events.
 fn await_events(node: &mut Node, log: &mut agent::KernelLog, count: usize) -> Vec<Event> {
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + Duration::from_mins(1);
     let mut events = Vec::new();
     while events.len() < count && Instant::now() < end {
         events.extend(node.events(log));
@@ -252,7 +252,7 @@ fn lines_that_a_process_wrote_to_this_machines_log_are_marked() {
         fs::write("/dev/kmsg", format!("<4>{}{mark}\n", &line[at..])).unwrap();
     }
     let is_own = |event: &Event| event.text.ends_with(&own);
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_mins(1);
     let mut events = Vec::new();
     while events.len() < 20 && Instant::now() < end {
         events.extend(node.events(&mut log).into_iter().filter(is_own));

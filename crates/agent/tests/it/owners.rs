@@ -118,7 +118,7 @@ impl Node {
 
     /// Looks until something is so.
     fn until<T>(&mut self, what: &str, mut found: impl FnMut(&Snapshot) -> Option<T>) -> T {
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + Duration::from_mins(1);
         loop {
             let snapshot = self.look();
             if let Some(found) = found(&snapshot) {

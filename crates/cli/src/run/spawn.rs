@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use clap::{Arg, ArgMatches};
+use client::Run;
 use client::command::CommandStatus;
 use rustix::process::{Pid, Signal, WaitOptions, getppid, set_parent_process_death_signal};
 
@@ -75,17 +76,13 @@ fn is_one_place(one: impl AsFd, other: impl AsFd) -> bool {
 }
 
 impl Child {
-    /// Starts `program` as `argv`, with `variables` on top of this process's environment.
-    pub(super) fn spawn(
-        program: &Path,
-        argv: &[OsString],
-        variables: &[(&'static str, String)],
-    ) -> io::Result<Self> {
+    /// Starts `program` as `argv`, with what joins it to `run` on top of this process's environment.
+    pub(super) fn spawn(program: &Path, argv: &[OsString], run: &Run) -> io::Result<Self> {
         let streams = Streams::open()?;
         let shares_group = has_terminal();
         let mut command = Command::new("/proc/self/exe");
         command.arg0("truegauge").arg("become").arg(std::process::id().to_string()).arg(program).args(argv);
-        command.envs(variables.iter().map(|(name, value)| (*name, value)));
+        command.envs(client::command::environment(run));
         if !shares_group {
             // Who signals our group then reaches the command once, through us, and never twice.
             command.process_group(0);
@@ -104,7 +101,7 @@ impl Child {
             let Some((from, writer)) = ends else { return Ok(None) };
             drop(writer);
             let to = to.as_fd().try_clone_to_owned()?;
-            Tee::start(from, to, Arc::clone(&stop_reader), done_writer.try_clone()?).map(Some)
+            Tee::start((from, to), Arc::clone(&stop_reader), done_writer.try_clone()?, run).map(Some)
         };
         let stdout = tee(streams.stdout, &io::stdout())?;
         let stderr = tee(streams.stderr, &io::stderr())?;

@@ -7,9 +7,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use client::command::Tail;
+use client::{Run, Source};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+use wire::nccl::{Finding, LogReader};
 
 use crate::output::note;
 
@@ -39,14 +41,30 @@ struct Ends {
 impl Tee {
     /// Copies from `from` to `to` in a thread, until the end of `from`, or until `stop` is closed and
     /// the rest is copied; `done` is let go at the end.
-    pub(super) fn start(from: OwnedFd, to: OwnedFd, stop: Arc<OwnedFd>, done: OwnedFd) -> io::Result<Self> {
+    ///
+    /// What NCCL's watchdog writes on the way becomes events of `run`.
+    pub(super) fn start(
+        (from, to): (OwnedFd, OwnedFd),
+        stop: Arc<OwnedFd>,
+        done: OwnedFd,
+        run: &Run,
+    ) -> io::Result<Self> {
         // Only this end of the pipe: the command's end blocks as it would without us.
         rustix::io::ioctl_fionbio(&from, true)?;
         let tail = Arc::new(Mutex::new(Tail::default()));
         let theirs = Arc::clone(&tail);
         let ends = Ends { from, to, stop, _done: done };
-        let thread =
-            std::thread::Builder::new().name("truegauge-tee".into()).spawn(move || copy(&ends, &theirs))?;
+        let run = run.clone();
+        let work = move || {
+            let mut watchdog = LogReader::default();
+            let mut report = |finding: Finding| run.report(&finding, Source::Watchdog);
+            copy(&ends, &mut |piece| {
+                theirs.lock().unwrap_or_else(PoisonError::into_inner).push(piece);
+                watchdog.push(piece, &mut report);
+            });
+            watchdog.end(&mut report);
+        };
+        let thread = std::thread::Builder::new().name("truegauge-tee".into()).spawn(work)?;
         Ok(Self { tail, _thread: thread })
     }
 
@@ -61,12 +79,13 @@ pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pipe_with(PipeFlags::CLOEXEC)?)
 }
 
-fn copy(ends: &Ends, tail: &Mutex<Tail>) {
+/// Copies, and has each piece looked at first.
+fn copy(ends: &Ends, look: &mut dyn FnMut(&[u8])) {
     let mut piece = vec![0; PIECE_BYTES];
     let mut after = None;
     let mut is_lost = false;
     while let Some(length) = read(ends, &mut piece, &mut after) {
-        tail.lock().unwrap_or_else(PoisonError::into_inner).push(&piece[..length]);
+        look(&piece[..length]);
         if is_lost {
             continue;
         }

@@ -33,8 +33,8 @@ pub(super) fn start(play: &Play, wanted: &Wanted, nodes: &mut Nodes) -> Result<R
         ranks.count += job.ranks().len();
         if job.ranks().len() > RANK_PROCESSES_MAX {
             refuse_otlp(&job)?;
-            let part =
-                Part::of(play, &format!("ranks:{index}"), &wanted.dir, &[], std::slice::from_ref(&spool))?;
+            let variables = [spool.clone(), ("WORLD_SIZE", job.ranks().len().to_string())];
+            let part = Part::of(play, &format!("ranks:{index}"), &wanted.dir, &[], &variables)?;
             show(&part, &job, (index, &wanted.dir), nodes)?;
             ranks.parts.push(part);
         } else {

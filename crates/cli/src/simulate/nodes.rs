@@ -11,6 +11,7 @@ use simulate::{FaultKind, LogLine, Node};
 use super::Play;
 use super::kubelet::{self, Kubelet, Pod};
 use super::parts::Part;
+use super::ranks::locks_folder;
 use super::root::{Root, show_uptime};
 use super::stage::Wanted;
 use crate::output::Failure;
@@ -153,13 +154,14 @@ impl Played {
     fn open(node: Node, dir: &Path, library: &Path) -> Result<Self, Failure> {
         let failed =
             |error: std::io::Error| Failure::new(format!("cannot prepare `{}`: {error}", dir.display()));
-        std::fs::create_dir_all(dir).map_err(failed)?;
+        let locks = locks_folder(dir);
+        std::fs::create_dir_all(&locks).map_err(failed)?;
         std::fs::copy(library, dir.join(LIBRARY)).map_err(failed)?;
         // Ranks start before the first look: a driver that answers without a card is looked at again much later.
         let cards = node.driver_scenario(&|_| Vec::new());
         std::fs::write(dir.join(DRIVER_SCENARIO), cards).map_err(failed)?;
         let log = File::options().create(true).append(true).open(dir.join("kernel.log")).map_err(failed)?;
-        let root = Root::make(dir.join("root"), &node).map_err(failed)?;
+        let root = Root::make(dir.join("root"), &node, &locks).map_err(failed)?;
         Ok(Self {
             node,
             dir: dir.to_owned(),
@@ -262,13 +264,16 @@ fn boot_seconds() -> f64 {
     clock(rustix::time::ClockId::Realtime) - clock(rustix::time::ClockId::Boottime)
 }
 
-/// The fake driver's library.
+/// The fake driver's library: a build of the whole leaves it beside the program, one of the tests in `deps`.
 fn driver(given: Option<&Path>) -> Result<PathBuf, Failure> {
     let name = format!("{}fake_nvml{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let beside = std::env::current_exe().ok().map(|program| program.with_file_name(&name));
-    let found = given.map(Path::to_owned).or(beside).filter(|library| library.is_file());
-    found.ok_or_else(|| {
-        let looked = given.map_or_else(|| format!("`{name}` beside this program"), |path| path.display().to_string());
+    let program = std::env::current_exe().unwrap_or_default();
+    let places = given.map_or_else(
+        || vec![program.with_file_name(&name), program.with_file_name("deps").join(&name)],
+        |path| vec![path.to_owned()],
+    );
+    places.into_iter().find(|library| library.is_file()).ok_or_else(|| {
+        let looked = given.map_or_else(|| format!("`{name}` beside this program and in `deps`"), |path| path.display().to_string());
         Failure::new(format!("cannot play GPUs: there is no fake driver, looked for {looked}"))
             .hint("build it with `cargo build --release -p fake-nvml`, name it with `--driver`, or leave the nodes out with `--no-nodes`")
     })

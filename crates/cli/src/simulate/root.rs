@@ -19,10 +19,13 @@ const CLASS: &str = "0x030200\n";
 pub(super) struct Root(PathBuf);
 
 impl Root {
-    /// Makes it in a folder that may be there already.
-    pub(super) fn make(folder: PathBuf, node: &Node) -> io::Result<Self> {
+    /// Makes it in a folder that may be there already. The locks of the node's processes are in `locks`.
+    pub(super) fn make(folder: PathBuf, node: &Node, locks: &Path) -> io::Result<Self> {
         let _ = std::fs::remove_dir_all(&folder);
-        link_all(Path::new("/"), &folder, &["proc", "sys", "var"])?;
+        // What another play's processes hold is on another machine.
+        link_all(Path::new("/"), &folder, &["dev", "proc", "sys", "tmp", "var"])?;
+        link_all(Path::new("/dev"), &folder.join("dev"), &["shm"])?;
+        symlink(locks, folder.join("dev/shm"))?;
         // The pods are the node's own, whatever this machine is a node of.
         link_all(Path::new("/var"), &folder.join("var"), &["lib", "log"])?;
         link_all(Path::new("/var/lib"), &folder.join("var/lib"), &["kubelet"])?;

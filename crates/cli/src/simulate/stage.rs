@@ -177,7 +177,9 @@ fn words(fault: &Fault) -> String {
     let kind = fault.kind.name();
     let code = fault.code.map(|code| format!(" {code}")).unwrap_or_default();
     let gpu = fault.gpu.map(|gpu| format!(" GPU {gpu}")).unwrap_or_default();
-    let place = fault.engine.as_deref().or(fault.host.as_deref()).unwrap_or_default();
+    let place =
+        fault.engine.as_deref().or(fault.host.as_deref()).or(fault.job.as_deref()).unwrap_or_default();
+    let gpu = fault.stage.map_or(gpu, |stage| format!(" stage {stage}"));
     let lasts = fault.lasts.map(|lasts| format!(" for {lasts:.0} s")).unwrap_or_default();
     format!("{kind}{code}: {place}{gpu}{lasts}")
 }

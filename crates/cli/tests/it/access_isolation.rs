@@ -5,10 +5,12 @@
 //! nobody thought about fails the test.
 
 use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use model::RunPath;
 use serde_json::{Value, json};
 use wire::push::PushRequest;
+use wire::remote_write::{Point, RequestWriter};
 
 use crate::access_questions::{Question, WRITE, Words, get, promql, questions, send};
 use crate::access_world::{Project, Random, faulted, pushed, telemetry, world, written};
@@ -359,4 +361,38 @@ fn alerts_are_seen_by_their_labels_and_rules_by_those_who_see_everything() {
         (found != json!([])).then_some(found)
     });
     assert_eq!((found.as_array().unwrap().len(), &found[0]["metric"]["project"]), (1, &json!("mine")));
+}
+
+#[test]
+fn what_befell_an_engine_is_told_to_those_of_its_project() {
+    let server = guarded();
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    let projects = [("acme", "one"), ("acme", "two")].map(|(organization, project)| Project {
+        path: RunPath { organization: organization.into(), project: project.into(), ..RunPath::default() },
+        mark: project.into(),
+        runs: 0,
+    });
+    for project in &projects {
+        let ingest = token(&server, project, &["ingest"]);
+        for (at, tokens) in [(0, 1_000.0), (15, 2_000.0), (30, 10.0)] {
+            let mut writer = RequestWriter::new();
+            let labels = [
+                ("__name__", "vllm:generation_tokens_total"),
+                ("instance", "n1:8000"),
+                ("job", project.mark.as_str()),
+                ("model_name", "chat"),
+            ];
+            writer.series(labels, &[Point { time_ms: now_ms - 60_000 + at * 1_000, value: tokens }]);
+            assert_eq!(write(&server, &ingest, writer.finish().unwrap()), 204);
+        }
+    }
+    let jobs = |token: &str| -> Vec<String> {
+        let answer = ask(&server, token, &get("/api/tg/v1/events?kind=engine")).json();
+        let events = answer["events"].as_array().unwrap().iter();
+        events.map(|event| event["labels"]["job"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(jobs(ROOT).len(), 2, "each began anew once");
+    for project in &projects {
+        assert_eq!(jobs(&token(&server, project, &["read"])), [project.mark.as_str()]);
+    }
 }

@@ -177,6 +177,7 @@ fn of_runs(method: &str, route: &str, words: &Words) -> Option<Vec<Question>> {
         (
             "GET",
             "/api/tg/v1/runs/{run_id}"
+            | "/api/tg/v1/runs/{run_id}/health"
             | "/api/tg/v1/runs/{run_id}/metrics"
             | "/api/tg/v1/runs/{run_id}/missing"
             | "/api/tg/v1/runs/{run_id}/training",
@@ -253,30 +254,35 @@ fn of_nodes_and_engines(route: &str, words: &Words) -> Option<Vec<Question>> {
     })
 }
 
+fn of_the_list(route: &str, words: &Words) -> Vec<Question> {
+    let each = |form: &str| each(route, words, form);
+    [
+        each("?filter=M"),
+        each("?filter=tag:tag-M"),
+        each("?filter=config/M:1"),
+        each("?filter=host:host-M&sort=M/loss"),
+        each("?metric=M/loss"),
+        each("?filter=-config/lr:M&state=stale,running"),
+        each("?filter=M/loss:%3C1000"),
+        [
+            "",
+            "?limit=1",
+            "?limit=1&cursor=1.0000000000000000",
+            "?filter=confi:1",
+            "?sort=-loss",
+            "?filter=project:p",
+            "?filter=lsos:1",
+        ]
+        .map(|tail| get(format!("{route}{tail}")))
+        .to_vec(),
+    ]
+    .concat()
+}
+
 fn of_ours(method: &str, route: &str, words: &Words, queries: &[String]) -> Option<Vec<Question>> {
     let each = |form: &str| each(route, words, form);
     Some(match (method, route) {
-        ("GET", "/api/tg/v1/runs") => [
-            each("?filter=M"),
-            each("?filter=tag:tag-M"),
-            each("?filter=config/M:1"),
-            each("?filter=host:host-M&sort=M/loss"),
-            each("?metric=M/loss"),
-            each("?filter=-config/lr:M&state=stale,running"),
-            each("?filter=M/loss:%3C1000"),
-            [
-                "",
-                "?limit=1",
-                "?limit=1&cursor=1.0000000000000000",
-                "?filter=confi:1",
-                "?sort=-loss",
-                "?filter=project:p",
-                "?filter=lsos:1",
-            ]
-            .map(|tail| get(format!("{route}{tail}")))
-            .to_vec(),
-        ]
-        .concat(),
+        ("GET", "/api/tg/v1/runs") => of_the_list(route, words),
         ("POST", "/api/tg/v1/points") => {
             let wanted = |metric: &str| {
                 words.runs.iter().map(|run| json!({"run_id": run, "metric": metric})).collect::<Vec<_>>()
@@ -286,6 +292,10 @@ fn of_ours(method: &str, route: &str, words: &Words, queries: &[String]) -> Opti
                     send("POST", route, &json!({"axis": "time", "format": "json", "queries": wanted(metric)}))
                 })
                 .to_vec()
+        }
+        ("GET", "/api/tg/v1/runs/figures") => {
+            let all: Vec<String> = words.runs.iter().map(|run| format!("run_id={run}")).collect();
+            vec![get(format!("{route}?{}", all.join("&"))), get(format!("{route}?{}", all[0]))]
         }
         ("GET", "/api/tg/v1/compare") => {
             let all: Vec<String> = words.runs.iter().map(|run| format!("run_id={run}")).collect();
@@ -319,8 +329,15 @@ fn of_ours(method: &str, route: &str, words: &Words, queries: &[String]) -> Opti
         }
         (
             "GET",
-            "/api/tg/v1/filter" | "/api/tg/v1/status" | "/api/tg/v1/session" | "/api/openapi.json"
-            | "/healthz" | "/readyz",
+            "/api/tg/v1/alerts/summary"
+            | "/api/tg/v1/alerts/history"
+            | "/api/tg/v1/calc"
+            | "/api/tg/v1/filter"
+            | "/api/tg/v1/status"
+            | "/api/tg/v1/session"
+            | "/api/openapi.json"
+            | "/healthz"
+            | "/readyz",
         ) => vec![get(route)],
         ("DELETE", "/api/tg/v1/session") => vec![send("DELETE", route, &Value::Null)],
         ("POST", "/api/tg/v1/login") => vec![send("POST", route, &json!({"code": words.marks[0]}))],
@@ -332,6 +349,24 @@ fn of_ours(method: &str, route: &str, words: &Words, queries: &[String]) -> Opti
         )
         | ("GET", "/api/tg/v1/stream") => Vec::new(),
         ("GET", _) => return of_nodes_and_engines(route, words),
+        ("POST", _) => return of_reckoning(route, words, queries),
+        _ => return None,
+    })
+}
+
+/// What is asked of what only reckons.
+fn of_reckoning(route: &str, words: &Words, queries: &[String]) -> Option<Vec<Question>> {
+    Some(match route {
+        "/api/tg/v1/rules/backtest" | "/api/tg/v1/rules/check" => {
+            let (from, to) = (T0 / 1_000_000 - 1_000, T0 / 1_000_000 + 60_000);
+            let of = |query: &String| json!({"expr": query, "from": from, "to": to, "step_seconds": 1});
+            queries.iter().map(|query| send("POST", route, &of(query))).collect()
+        }
+        "/api/tg/v1/calc/{tool}" => {
+            let of_run = |run: &String| json!({"tokens_per_second": 1, "peak_to_average": 3, "run": run});
+            let path = route.replace("{tool}", "capacity");
+            words.runs.iter().map(|run| send("POST", path.clone(), &of_run(run))).collect()
+        }
         _ => return None,
     })
 }

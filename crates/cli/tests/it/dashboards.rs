@@ -59,6 +59,7 @@ fn grafana_unit(unit: &str) -> Dimension {
         "watt" => Dimension::of("W"),
         "celsius" => Dimension::of("°C"),
         "Bps" => Dimension::of("B/s"),
+        "currencyUSD" => Dimension::of("USD"),
         "decgbytes" => Dimension { scale: 1e9, ..Dimension::of("B") },
         other => Dimension::of(other.strip_prefix("suffix: ").unwrap_or_else(|| panic!("{other}: no row"))),
     }
@@ -276,7 +277,40 @@ fn every_query_about_the_fleet_and_its_engines_is_sound_and_is_answered() {
     let played = Played::start("small.toml", "4");
     check(&played.server, "fleet.json", 19);
     check(&played.server, "inference.json", 14);
-    assert_eq!(files().len(), 3, "a dashboard that no test asks");
+    assert_eq!(files().len(), 5, "a dashboard that no test asks");
+}
+
+/// Verdicts as series, as a server writes them that has watched runs for a while.
+fn verdicts(now_ns: u64) -> Value {
+    let gauge = |name: &str, labels: &[(&str, &str)], value: f64| {
+        let attribute = |(key, value): &(&str, &str)| json!({"key": key, "value": {"stringValue": value}});
+        let attributes: Vec<Value> = labels.iter().map(attribute).collect();
+        let point = json!({"asDouble": value, "timeUnixNano": now_ns.to_string(), "attributes": attributes});
+        json!({"name": name, "gauge": {"dataPoints": [point]}})
+    };
+    let rank = [("rank", "17"), ("host", "n3"), ("gpu", "1"), ("cause", "thermal"), ("level", "page")];
+    let metrics = json!([
+        gauge("tg_straggler", &rank, 0.171),
+        gauge("tg_run_hang", &[("rank", "42")], 1.0),
+        gauge("tg_remediation", &[("host", "n7"), ("state", "draining")], 1.0),
+    ]);
+    let text = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
+    let resource = json!({"attributes": [
+        text("service.name", "megatron-lm"), text("service.instance.id", "run-a-rank17"), text("nemo.run.id", "run-a"),
+    ]});
+    json!({"resourceMetrics": [{"resource": resource, "scopeMetrics": [{"metrics": metrics}]}]})
+}
+
+#[test]
+fn every_query_about_cost_and_health_is_sound_and_is_answered() {
+    // Energy of cards is believed at the pace of clocks only.
+    let played = Played::at_site("small.toml", "1");
+    for sent in [training(now_ns()), verdicts(now_ns())] {
+        let taken = played.server.post_json("/v1/metrics", &sent);
+        assert_eq!((taken.status, taken.json()), (200, json!({})));
+    }
+    check(&played.server, "cost.json", 13);
+    check(&played.server, "health.json", 11);
 }
 
 #[test]

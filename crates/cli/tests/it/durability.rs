@@ -133,8 +133,9 @@ fn sync_sends_a_spool_elsewhere_and_twice_is_once() {
     drop(keep);
 }
 
-/// Starts a server whose data lies on a small filesystem of its own, where the system allows that.
-fn on_small_disk(home: &Path) -> Option<Server> {
+/// Starts a server whose data lies on a small filesystem of its own, where the system allows that; so much of it is
+/// its reserve.
+pub(crate) fn on_small_disk(home: &Path, reserve: &str, args: &[&str]) -> Option<Server> {
     let data = home.join("data");
     fs::create_dir_all(&data).unwrap();
     let mount = format!("mount -t tmpfs -o size=160m tmpfs '{}'", data.display());
@@ -152,20 +153,23 @@ fn on_small_disk(home: &Path) -> Option<Server> {
     }
     let script = format!("{mount} && exec '{}' up \"$@\"", program.get_program().display());
     command.args(["--mount", "sh", "-c", &script, "sh"]);
-    Some(Server::spawn(command, home, &["--reserve-bytes", "64MiB"]))
+    Some(Server::spawn(command, home, &[&["--reserve-bytes", reserve], args].concat()))
+}
+
+/// The data directory of such a server: the mount is seen through its own root only.
+pub(crate) fn as_seen(server: &Server, home: &Path) -> PathBuf {
+    PathBuf::from(format!("/proc/{}/root{}", server.child.id(), home.join("data").display()))
 }
 
 #[test]
 fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     let home = tempfile::tempdir().unwrap();
-    let Some(server) = on_small_disk(home.path()) else {
+    let Some(server) = on_small_disk(home.path(), "64MiB", &[]) else {
         return refuses_below_an_unreachable_reserve(home.path());
     };
     let first = request("full", 1, 1, vec![series("loss", &[1.0, 2.0])]);
     assert_eq!(server.push(&first).0, 200);
-    // The mount is seen through the server's own root only.
-    let fill =
-        PathBuf::from(format!("/proc/{}/root{}/fill", server.child.id(), home.path().join("data").display()));
+    let fill = as_seen(&server, home.path()).join("fill");
     let file = fs::File::create(&fill).unwrap();
     rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 120 << 20).unwrap();
     let answer = eventually("writes are refused", || {

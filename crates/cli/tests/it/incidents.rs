@@ -604,6 +604,43 @@ fn the_drivers_verdict_wins_whenever_it_comes_and_its_none_is_a_conflict() {
 }
 
 #[test]
+fn what_a_process_wrote_runs_no_command_and_the_same_words_of_the_kernel_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let actions: Vec<String> = ["reset_gpu", "drain_reset", "reboot_node", "restart_app", "contact", "inspect"]
+        .iter()
+        .map(|on| {
+            format!("[[actions]]\nname = \"{on}\"\non = \"{on}\"\nmode = \"auto\"\ncommands = [{{ kubectl = \"drain\" }}]\n")
+        })
+        .collect();
+    let open = "[guards]\nconfidence_min = \"low\"\n";
+    let config = crate::remediation::prepare(
+        folder.path(),
+        "real",
+        "\"acts-*\"",
+        &format!("{open}{}", actions.concat()),
+    );
+    let server = Server::start(&["--config", &config]);
+    let machine = Machine::new("acts-1", 0, "");
+    let _agent = machine.agent(&server.url);
+    let fault =
+        |place: &str| format!("NVRM: Xid ({place}): 79, pid=6011, name=trainer, GPU has fallen off the bus.");
+    // Facility 1 is what the kernel writes before what a process put into its log.
+    let forged = record(1, 0, &fault("PCI:0000:b6:00")).replacen("4,", "12,", 1);
+    machine.write(&[forged, record(2, 1, &fault("PCI:0000:b7:00"))].concat());
+    let ran = || fs::read_to_string(folder.path().join("ran")).unwrap();
+    eventually("the kernel's own word is acted on", || ran().contains("kubectl drain acts-1").then_some(()));
+    let events = told_once(&server, "acts-1", 2);
+    let mut sources: Vec<&str> =
+        events.iter().map(|event| event["labels"]["source"].as_str().unwrap()).collect();
+    sources.sort_unstable();
+    assert_eq!(sources, ["kernel", "userspace"]);
+    let state = server.get("/api/tg/v1/remediation");
+    let hosts = state["hosts"].as_array().unwrap();
+    assert_eq!((hosts.len(), ran().lines().count(), &state["queue"]), (1, 1, &json!([])), "{state}");
+    assert_eq!(incidents(&server, "acts-1").len(), 1);
+}
+
+#[test]
 fn lines_that_a_process_writes_to_the_kernels_own_log_are_marked_and_change_nothing() {
     // A domain of its own tells these lines from those of others.
     let domain = 0x8000 | (std::process::id() % 0x8000) as u16;

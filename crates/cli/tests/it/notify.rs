@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use crate::access_tls::Authority;
-use crate::process::{Server, eventually, request, run, series};
+use crate::process::{Server, each_connection, eventually, request, run, series};
 
 /// What a receiver answers, and what it was told.
 #[derive(Default)]
@@ -40,13 +40,7 @@ impl Receiver {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let told = Arc::new(Mutex::new(Told { answers: answers.to_vec(), ..Told::default() }));
         let shared = Arc::clone(&told);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let Ok(stream) = stream else { return };
-                let shared = Arc::clone(&shared);
-                std::thread::spawn(move || while serve(&stream, &shared).is_some() {});
-            }
-        });
+        each_connection(listener, move |stream| serve(stream, &shared));
         Self { url, told }
     }
 
@@ -199,6 +193,50 @@ fn debians_alertmanager_takes_alerts_and_hands_their_start_and_end_on() {
     assert_eq!(shown["data"]["activeAlertmanagers"], json!([{"url": format!("{url}api/v2/alerts")}]));
     let sent = format!("truegauge_notify_sent_total{{alertmanager=\"{url}api/v2/alerts\"}}");
     assert!(server.metric(&sent) >= 2.0);
+}
+
+#[test]
+fn debians_alertmanager_groups_what_it_is_told_and_silences_it() {
+    let home = tempfile::tempdir().unwrap();
+    let hook = Receiver::start(&[]);
+    let alertmanager = Alertmanager::start(home.path(), &hook.url);
+    eventually("the Alertmanager is up", || alertmanager.alerts());
+    let file = rules(home.path(), LOW);
+    let url = format!("http://{}/", alertmanager.1);
+    let server = Server::start(&["--rule-files", &file, "--alerting-alertmanagers", &url]);
+    for (name, writer) in [("bar", 1), ("baz", 2)] {
+        assert_eq!(server.push(&request(name, writer, 1, vec![series("loss", &[0.5])])).0, 200);
+    }
+    let group = eventually("both come in one message", || {
+        hook.told().taken.iter().find(|word| word["alerts"].as_array().unwrap().len() == 2).cloned()
+    });
+    assert_eq!(group["groupLabels"], json!({"alertname": "Low"}));
+    let silence = json!({
+        "matchers": [{"name": "run", "value": "bar", "isRegex": false}], "createdBy": "ann", "comment": "c",
+        "startsAt": "2020-01-01T00:00:00Z", "endsAt": "2099-01-01T00:00:00Z",
+    })
+    .to_string();
+    let mut stream = TcpStream::connect(&alertmanager.1).unwrap();
+    let head = format!("host: {}\r\ncontent-type: application/json", alertmanager.1);
+    write!(
+        stream,
+        "POST /api/v2/silences HTTP/1.0\r\n{head}\r\ncontent-length: {}\r\n\r\n{silence}",
+        silence.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+    // The fingerprint is the same on both sides, so that one finds the other's alert.
+    let silenced = eventually("it is silenced there", || {
+        let alerts = alertmanager.alerts()?;
+        alerts.into_iter().find(|alert| alert["status"]["state"] == "suppressed")
+    });
+    let summary = server.get("/api/tg/v1/alerts/summary");
+    let ours =
+        summary["groups"].as_array().unwrap().iter().flat_map(|group| group["alerts"].as_array().unwrap());
+    let ours = ours.filter(|alert| alert["fingerprint"] == silenced["fingerprint"]);
+    assert_eq!(ours.map(|alert| &alert["labels"]["run"]).collect::<Vec<_>>(), ["bar"]);
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::{RunPath, Sample};
@@ -14,7 +15,7 @@ use tempfile::TempDir;
 use wire::push::{PushRequest, PushResponse, Run, Series, Session};
 
 /// How long anything may take before a test gives up on it.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 
 /// 2023-11-14, on the second.
 pub(crate) const T0: i64 = 1_700_000_000_000_000_000;
@@ -310,4 +311,19 @@ pub(crate) fn exported(server: &Server, run: &str, metric: &str) -> Vec<(i64, f6
             (cells[2].parse().unwrap(), cells[0].parse().unwrap())
         })
         .collect()
+}
+
+/// Serves every connection in a thread of its own, for as long as `serve` has an answer for it.
+pub(crate) fn each_connection(
+    listener: TcpListener,
+    serve: impl Fn(&TcpStream) -> Option<()> + Send + Sync + 'static,
+) {
+    let serve = Arc::new(serve);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else { return };
+            let serve = Arc::clone(&serve);
+            std::thread::spawn(move || while serve(&stream).is_some() {});
+        }
+    });
 }

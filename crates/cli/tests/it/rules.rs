@@ -132,13 +132,96 @@ fn every_starter_says_how_urgent_it_is_and_has_a_runbook_that_is_served() {
         }
     }
     let pages = std::fs::read_dir(root().join("docs/runbooks")).unwrap().count();
-    assert_eq!(pages, rules.len(), "every page is an alert's");
+    assert_eq!(pages, found.len(), "every page is an alert's");
     assert_eq!(server.ask("GET", "/docs/runbooks/None.md", &[], b"").status, 404);
     eventually("all are evaluated", || {
         let groups = server.get("/api/v1/rules")["data"]["groups"].clone();
         let mut rules = groups.as_array()?.iter().flat_map(|group| group["rules"].as_array().unwrap());
         rules.all(|rule| rule["health"] == "ok").then_some(())
     });
+}
+
+/// What is no symptom, however it looks: how busy a card says it is, memory in use, Xids and memory errors as they
+/// come, the speed of a link at idle.
+const NEVER_PAGE: [&str; 13] = [
+    "tg_gpu_busy_ratio",
+    "system_gpu_utilization",
+    "DCGM_FI_DEV_GPU_UTIL",
+    "tg_gpu_memory_used_bytes",
+    "tg_gpu_memory_free_bytes",
+    "system_gpu_memory_used_bytes",
+    "DCGM_FI_DEV_FB_USED",
+    "tg_gpu_ecc_errors_total",
+    "tg_gpu_xid_events_total",
+    "DCGM_FI_DEV_XID_ERRORS",
+    "tg_gpu_pcie_link_generation",
+    "tg_gpu_pcie_link_generation_max",
+    "tg_gpu_sm_clock_hertz",
+];
+
+/// The names in an expression, those of the recording rules that it reads replaced by what these read.
+fn read_by(expr: &str, recorded: &[(String, String)], names: &mut BTreeSet<String>) {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    for word in expr.split(|c| !is_name(c)).filter(|word| !word.is_empty()) {
+        if names.insert(word.to_owned()) {
+            for (_, expr) in recorded.iter().filter(|(name, _)| name == word) {
+                read_by(expr, recorded, names);
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_is_woken_by_what_is_no_symptom() {
+    let server = Server::start(&["--starter-rules=true"]);
+    let groups = server.get("/api/v1/rules")["data"]["groups"].clone();
+    let rules: Vec<Value> = groups
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|group| group["rules"].as_array().unwrap().clone())
+        .collect();
+    let text = |rule: &Value, key: &str| rule[key].as_str().unwrap().to_owned();
+    let of_type = |kind: &'static str| rules.iter().filter(move |rule| rule["type"] == kind);
+    let recorded: Vec<(String, String)> =
+        of_type("recording").map(|rule| (text(rule, "name"), text(rule, "query"))).collect();
+    let pages: Vec<&Value> =
+        of_type("alerting").filter(|rule| rule["labels"]["severity"] == "page").collect();
+    assert!(pages.len() > 10, "{pages:?}");
+    for rule in pages {
+        let mut names = BTreeSet::new();
+        read_by(&text(rule, "query"), &recorded, &mut names);
+        let bad: Vec<&&str> = NEVER_PAGE.iter().filter(|name| names.contains(**name)).collect();
+        assert!(bad.is_empty(), "{} pages on {bad:?}", rule["name"]);
+    }
+    // The list would be found: a ticket reads one of them.
+    let mut names = BTreeSet::new();
+    for rule in of_type("alerting").filter(|rule| rule["labels"]["severity"] == "ticket") {
+        read_by(&text(rule, "query"), &recorded, &mut names);
+    }
+    assert!(NEVER_PAGE.iter().any(|name| names.contains(*name)), "{names:?}");
+}
+
+#[test]
+fn every_ratio_has_its_coverage_and_every_rule_a_test() {
+    let (recorded, alerts) = (written("record"), written("alert"));
+    for name in recorded.iter().filter(|name| name.contains("_ratio") && !name.ends_with(":coverage")) {
+        assert!(recorded.contains(&format!("{name}:coverage")), "{name} has no coverage");
+    }
+    for name in recorded.iter().filter_map(|name| name.strip_suffix(":coverage")) {
+        assert!(recorded.contains(name), "{name} is covered and not there");
+    }
+    let described: BTreeSet<String> =
+        semconv::canonical::DERIVED.iter().map(|desc| desc.name.to_owned()).collect();
+    let of_their_own = recorded.iter().filter(|name| !name.ends_with(":coverage")).cloned().collect();
+    assert_eq!(described, of_their_own, "what is recorded is described, and what is described recorded");
+    let tests: String =
+        files("rules/tests").iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    let words: BTreeSet<&str> = tests.split(|c| !is_name(c)).collect();
+    for name in recorded.iter().chain(&alerts) {
+        assert!(words.contains(&**name), "no test asks for {name}");
+    }
 }
 
 #[test]
@@ -406,6 +489,28 @@ fn rules_are_read_anew_by_signal_and_by_request_and_a_bad_file_changes_nothing()
     write("{record: five, expr: 'vector(5)'}");
     server.restart();
     eventually("one begins, one ends", || (recorded(&server, &["four", "five"]) == [0, 1]).then_some(()));
+}
+
+#[test]
+fn a_chain_of_groups_in_the_worst_order_settles_in_one_evaluation() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("chain.yml");
+    // An hour apart, so that there is no second evaluation to wait for.
+    let group = |name: &str, expr: &str| {
+        format!("- {{name: {name}, interval: 1h, rules: [{{record: {name}, expr: '{expr}'}}]}}\n")
+    };
+    let text = format!("groups:\n{}{}{}", group("c", "b * 2"), group("b", "a + 1"), group("a", "vector(10)"));
+    std::fs::write(&file, text).unwrap();
+    let server = Server::start(&["--rule-files", file.to_str().unwrap()]);
+    let ended = eventually("all are evaluated", || {
+        let groups = server.get("/api/v1/rules")["data"]["groups"].as_array()?.clone();
+        let names: Vec<&str> = groups.iter().map(|group| group["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["c", "b", "a"], "they are shown as the file has them");
+        let is_done = groups.iter().all(|group| group["rules"][0]["health"] == "ok");
+        is_done.then(|| groups[0]["lastEvaluation"].as_str().unwrap().to_owned())
+    });
+    let query = format!("/api/v1/query?query=c&time={ended}");
+    assert_eq!(server.get(&query)["data"]["result"][0]["value"][1], "22");
 }
 
 #[test]

@@ -23,8 +23,28 @@ impl Played {
         Self::of(&std::fs::read_to_string(file(scenario)).unwrap(), speed)
     }
 
+    /// The same at a site that has prices and objectives.
+    pub(crate) fn at_site(scenario: &str, speed: &str) -> Self {
+        let facts = [
+            ("TRUEGAUGE_SITE_PRICES", "h100-sxm=2.50"),
+            ("TRUEGAUGE_SITE_PRICE_REVISION", "2026-11"),
+            ("TRUEGAUGE_SITE_PUE", "1.3"),
+            ("TRUEGAUGE_SITE_SERVER_OVERHEAD_FACTOR", "1.4"),
+            ("TRUEGAUGE_SITE_OBJECTIVES", "acme/chat-8b ttft=1 tpot=0.05 itl=0.1 goodput=0.99"),
+            ("TRUEGAUGE_OWN_METRICS", "true"),
+            ("TRUEGAUGE_STARTER_RULES", "true"),
+            ("TRUEGAUGE_OWN_METRICS_INTERVAL", "1s"),
+            ("TRUEGAUGE_RULE_INTERVAL", "1s"),
+        ];
+        Self::with(&std::fs::read_to_string(file(scenario)).unwrap(), speed, &facts)
+    }
+
     /// Plays this scenario, with a server of its own.
     fn of(scenario: &str, speed: &str) -> Self {
+        Self::with(scenario, speed, &[])
+    }
+
+    fn with(scenario: &str, speed: &str, variables: &[(&str, &str)]) -> Self {
         let home = tempfile::tempdir().unwrap();
         let driver = fake_nvml::install(home.path(), "").unwrap();
         let file = home.path().join("scenario.toml");
@@ -33,6 +53,7 @@ impl Played {
             .args(["simulate", file.to_str().unwrap(), "--json", "--interval", "1s", "--speed", speed])
             .args(["--driver", driver.to_str().unwrap()])
             .args(["--dir", home.path().join("play").to_str().unwrap()])
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(std::fs::File::create(home.path().join("log")).unwrap())
@@ -136,6 +157,54 @@ fn what_the_scenario_says_is_what_the_server_says() {
     assert_eq!(played.server.terminate(), 0);
     let left = processes_of(played.home.path());
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn plays_of_one_scenario_at_once_are_clusters_apart() {
+    // Its ranks have processes and cards of the same names in both.
+    let plays = [(); 2].map(|()| Played::start("small.toml", "4"));
+    for played in &plays {
+        let cards = eventually("every card of the job, as its ranks sample it", || {
+            let query = "/api/v1/query?query=count+by+(host,gpu)+(system_gpu_power_watts)";
+            let answer = played.server.get(query);
+            let rows = answer["data"]["result"].as_array()?.iter();
+            let mut cards: Vec<String> =
+                rows.map(|row| format!("{} {}", row["metric"]["host"], row["metric"]["gpu"])).collect();
+            cards.sort();
+            (cards.len() == 4).then_some(cards)
+        });
+        let expected = ["node-0", "node-1"].map(|host| ["0", "1"].map(|gpu| format!("{host:?} {gpu:?}")));
+        assert_eq!(cards, expected.concat());
+        let owned = eventually("the run that has each card, as the agents tell", || {
+            let answer = played.server.get("/api/tg/v1/fleet/gpus?signal=power_ratio&host=node-1");
+            let owners: Vec<Value> =
+                answer["gpus"].as_array()?.iter().map(|gpu| gpu["owner"].clone()).collect();
+            owners.iter().all(|owner| owner["run"].is_string()).then_some(owners)
+        });
+        assert!(owned.iter().all(|owner| owner["shared"].is_null()), "nobody shares a card: {owned:?}");
+    }
+}
+
+#[test]
+fn a_job_says_what_a_trainer_says() {
+    let played = Played::at_site("small.toml", "1");
+    let ratio = eventually("what it makes of its cards, by the rules", || {
+        let answer = played.server.get("/api/v1/query?query=run:mfu_ratio");
+        answer["data"]["result"][0]["value"][1].as_str()?.parse::<f64>().ok()
+    });
+    assert!((0.25..0.5).contains(&ratio), "{ratio}");
+    let runs = played.server.get("/api/tg/v1/runs");
+    let run = runs["runs"][0]["run_id"].as_str().unwrap();
+    // What is dear to reckon is kept for a while, so it is not asked for before it is there.
+    eventually("spans of its steps", || {
+        let told = played.server.get(&format!("/api/tg/v1/runs/{run}/timeline?part=breakdown"));
+        told["goodput"]["ratio"].as_f64()
+    });
+    let figures = played.server.get(&format!("/api/tg/v1/runs/{run}/health"))["figures"].clone();
+    let value = |name: &str| figures[name]["value"].as_f64().unwrap();
+    assert!((0.25..0.5).contains(&value("mfu_ratio")), "{figures}");
+    assert!(value("goodput_ratio") > 0.5 && value("goodput_ratio") <= 1.0, "{figures}");
+    assert!(value("ettr_ratio") > 0.0 && value("tokens_per_second") > 0.0, "{figures}");
 }
 
 /// Three nodes without a job, and an engine on one of them.
@@ -309,6 +378,8 @@ gpus = 1
 [[jobs]]
 name = "wide"
 hosts = ["n00..n65"]
+parameters = 7e9
+tokens = 660000.0
 [[faults]]
 at = 3.0
 kind = "throttle"
@@ -346,6 +417,12 @@ fn more_nodes_than_processes_report_themselves_all_the_same() {
         (gpu["value"].as_f64()? < 0.83 && gpu["peers"]["of"] == "run").then_some(gpu)
     });
     assert_eq!(slow["owner"]["run"], "wide", "{slow}");
+    let id = slow["owner"]["run_id"].as_str().unwrap();
+    let mfu = eventually("what the job makes of its cards", || {
+        let health = played.server.get(&format!("/api/tg/v1/runs/{id}/health"));
+        health["figures"]["mfu_ratio"]["value"].as_f64()
+    });
+    assert!((0.2..0.5).contains(&mfu), "66 ranks of one process have 66 cards: {mfu}");
     let incident = eventually("the incident", || played.incident("n09", "0"));
     assert_eq!((&incident["action"], &incident["runs"][0]["run"]), (&"restart_app".into(), &"wide".into()));
     eventually("the second boot of the node that started anew", || {

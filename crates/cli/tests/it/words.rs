@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::process::{Server, id, request, run, series, truegauge};
+use crate::process::{Server, T0, id, request, run, series, truegauge};
 
 /// A page of the repository's reference.
 fn reference(name: &str) -> String {
@@ -84,7 +84,7 @@ fn runs_are_listed_shown_deleted_and_restored() {
     let listed: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(listed["runs"][0]["run_id"], id("bar"));
     let (code, out, _) = server.cli(&["runs", "show", "bar"]);
-    assert!(code == 0 && out.contains("loss"), "{out}");
+    assert!(code == 0 && out.contains("loss") && out.contains("\nhealth "), "{out}");
     let (code, _, err) = server.cli(&["runs", "delete", "bar"]);
     assert!(code == 2 && err.contains("--yes"), "{err}");
     assert_eq!(server.cli(&["runs", "delete", "bar", "--yes"]).0, 0);
@@ -180,4 +180,23 @@ fn rules_are_checked_and_tested_as_promtool_does() {
     check(&["rules", "test", "HOME/passes.yml"], 0, "passes.yml: 1 tests passed");
     check(&["rules", "test", "HOME/fails.yml"], 1, "fails.yml: test 1: ");
     check(&["rules", "test", "HOME/fails.yml", "--json"], 1, "\"findings\"");
+}
+
+#[test]
+fn a_histogram_of_a_run_is_one_row_and_its_buckets_are_shown_where_they_are_asked_for() {
+    let server = Server::start(&[]);
+    let mut sent = vec![series("loss", &[0.5]), series("step_count", &[40.0]), series("step_sum", &[50.0])];
+    for (le, count) in [("1", 20.0), ("2", 40.0), ("+Inf", 40.0)] {
+        let sample = model::Sample { time_ns: T0, value: count, step: Some(0) };
+        let labels = [("le".to_owned(), le.to_owned())];
+        sent.push(wire::push::Series::new("step_bucket", &labels, "", &[sample]));
+    }
+    assert_eq!(server.push(&request("h", 1, 1, sent)).0, 200);
+    let (code, out, _) = server.cli(&["runs", "show", "h"]);
+    assert_eq!(code, 0);
+    let row = out.lines().find(|line| line.starts_with("step")).unwrap();
+    assert!(row.contains("40 in all, mean 1.25, p50 1, p95 1.9, p99 1.98"), "{out}");
+    assert!(!out.contains("step_bucket") && out.contains("loss"), "{out}");
+    let (_, out, _) = server.cli(&["runs", "show", "h", "--buckets"]);
+    assert_eq!(out.lines().filter(|line| line.starts_with("step_bucket")).count(), 3, "{out}");
 }

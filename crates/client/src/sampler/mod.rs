@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use collect::gpu::{GpuOptions, GpuSampler};
-use model::{CaptureFailure, CaptureReport, CaptureState};
+use model::{Arbitration, CaptureFailure, CaptureReport, CaptureState};
 
 use self::driver::{Driver, gpus_are_expected};
 use self::roles::Roles;
@@ -107,7 +107,10 @@ fn claims(config: &Config, path: &model::RunPath, host: &str) -> Claims {
         local_rank: config.launch.local_rank,
         job_token: config.launch.job_token.clone(),
     };
-    Claims::open(path, &me, &config.temporary_folder)
+    match &config.machine {
+        Some(machine) => Claims::open_in(&[(Arbitration::Tmp, machine.locks.clone())], path, &me),
+        None => Claims::open(path, &me, &config.temporary_folder),
+    }
 }
 
 fn run_until_stopped(shared: &Shared, signal: &Arc<Signal>, is_child: bool) -> Option<Driver> {
@@ -166,7 +169,7 @@ fn tick_until(
 /// What a run with these settings would capture in this process, found out without starting one: locks
 /// are asked for and given back. Takes as long as the driver takes to start, ten seconds at most.
 pub fn preview(config: &Config) -> CaptureReport {
-    let host = collect::hostname();
+    let host = config.host();
     let state = if config.capture_system_metrics { CaptureState::Sampling } else { CaptureState::Off };
     let mut made = report::blank(config, &host, state);
     let options = GpuOptions {

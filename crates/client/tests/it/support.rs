@@ -8,7 +8,7 @@ use model::{RunPath, SessionEnd};
 use wire::push::PushRequest;
 
 /// A wait that only a broken client makes long.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_mins(1);
 
 /// A config that knows no server and spools to `dir`, without the sampler.
 pub(crate) fn config(dir: &Path) -> Config {

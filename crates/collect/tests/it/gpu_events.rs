@@ -13,7 +13,7 @@ fn open(machine: &GpuMachine) -> (GpuSampler, GpuEvents) {
     let options = GpuOptions { events: Some(events.clone()), ..machine.options() };
     let sampler = GpuSampler::open(&options).unwrap();
     // What is added after a set was made is told.
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + Duration::from_mins(1);
     while machine.system_calls("nvmlEventSetWait_v2") == 0 && Instant::now() < end {
         std::thread::yield_now();
     }
@@ -21,7 +21,7 @@ fn open(machine: &GpuMachine) -> (GpuSampler, GpuEvents) {
 }
 
 fn wait(events: &GpuEvents, count: usize) -> Vec<GpuEvent> {
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + Duration::from_mins(1);
     let mut taken = Vec::new();
     while taken.len() < count && Instant::now() < end {
         taken.extend(events.take().0);
@@ -100,7 +100,7 @@ fn a_wait_that_fails_is_tried_again_and_a_restart_waits_anew() {
     let reloaded = format!("load = 1\n{plain}{XID}");
     machine.play(&reloaded);
     let sets = machine.system_calls("nvmlEventSetCreate");
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + Duration::from_mins(1);
     while machine.system_calls("nvmlEventSetCreate") == sets && Instant::now() < end {
         gpu_tick(&mut sampler, &[0, 1]);
         std::thread::yield_now();

@@ -79,13 +79,13 @@ pub(crate) fn gpu_tick(sampler: &mut GpuSampler, gpus: &[u32]) -> GpuTick {
     tick
 }
 
-/// Samples these devices until a tick has what a test waits for; half a minute is too long.
+/// Samples these devices until a tick has what a test waits for; a minute is too long.
 pub(crate) fn gpu_tick_with(
     sampler: &mut GpuSampler,
     gpus: &[u32],
     condition: impl Fn(&GpuTick) -> bool,
 ) -> GpuTick {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_mins(1);
     loop {
         let tick = gpu_tick(sampler, gpus);
         if condition(&tick) {
@@ -96,9 +96,9 @@ pub(crate) fn gpu_tick_with(
     }
 }
 
-/// Whether a condition comes true; a test that waits half a minute for it has failed.
+/// Whether a condition comes true; a test that waits a minute for it has failed.
 pub(crate) fn until(mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while Instant::now() < deadline {
         if condition() {
             return true;

@@ -46,6 +46,8 @@ mod processes;
 #[cfg(tg_linux)]
 mod real_host;
 #[cfg(tg_linux)]
+mod throttling;
+#[cfg(tg_linux)]
 mod tree;
 #[cfg(tg_linux)]
 mod whole_machine;

@@ -9,7 +9,7 @@ use super::Evaluator;
 use super::over::{Mean, add, quantile};
 use super::table::{Bits, Grid, Row, Table};
 use crate::error::{QueryError, Span};
-use crate::labels::{METRIC_NAME, hash, only, with, without};
+use crate::labels::{METRIC_NAME, Numbers, hash, only, with, without, write_only, write_without};
 use crate::notes::Note;
 use crate::number::{general, plain_text};
 use crate::plan::{Aggregate, Aggregator, Kind};
@@ -24,29 +24,32 @@ struct Groups {
 }
 
 fn group(rows: &[Row], aggregate: &Aggregate) -> Groups {
-    let mut places: HashMap<Arc<Labels>, usize> = HashMap::new();
+    let gone = gone(aggregate);
+    let mut key = String::new();
+    let mut numbers = Numbers::default();
     let mut groups = Groups { of_row: Vec::with_capacity(rows.len()), labels: Vec::new() };
     for row in rows {
-        let key = Arc::new(group_labels(&row.labels, aggregate));
-        let place = *places.entry(key.clone()).or_insert(groups.labels.len());
+        if aggregate.without {
+            write_without(&row.labels, &gone, &mut key);
+        } else {
+            write_only(&row.labels, &aggregate.labels, &mut key);
+        }
+        let place = numbers.of(&key);
         if place == groups.labels.len() {
-            groups.labels.push(key);
+            groups.labels.push(Arc::new(group_labels(&row.labels, aggregate)));
         }
         groups.of_row.push(place);
     }
     groups
 }
 
+/// The labels that `without` takes away.
+fn gone(aggregate: &Aggregate) -> Vec<&str> {
+    aggregate.labels.iter().map(String::as_str).chain([METRIC_NAME]).collect()
+}
+
 fn group_labels(labels: &Labels, aggregate: &Aggregate) -> Labels {
-    if aggregate.without {
-        let mut names: Vec<&str> = aggregate.labels.iter().map(String::as_str).collect();
-        names.push(METRIC_NAME);
-        without(labels, &names)
-    } else if aggregate.labels.is_empty() {
-        Labels::default()
-    } else {
-        only(labels, &aggregate.labels)
-    }
+    if aggregate.without { without(labels, &gone(aggregate)) } else { only(labels, &aggregate.labels) }
 }
 
 impl Evaluator<'_> {

@@ -9,7 +9,7 @@ use super::Evaluator;
 use super::finish::merge;
 use super::table::{Bits, Grid, Row, Table, Value};
 use crate::error::QueryError;
-use crate::labels::{METRIC_NAME, only, without, without_name};
+use crate::labels::{METRIC_NAME, Numbers, describes, only, without, write_only, write_without};
 use crate::plan::{Binary, Cardinality, Matching, Operator};
 
 /// The operator's value, and whether a comparison holds.
@@ -128,28 +128,28 @@ fn with_scalar(binary: &Binary, table: Table, scalar: &[f64], scalar_first: bool
 struct Signatures<'m> {
     matching: &'m Matching,
     ignored: Vec<&'m str>,
-    numbers: HashMap<Labels, usize>,
+    key: String,
+    numbers: Numbers,
 }
 
 impl<'m> Signatures<'m> {
     fn new(matching: &'m Matching) -> Self {
         let mut ignored: Vec<&str> = matching.labels.iter().map(String::as_str).collect();
         ignored.push(METRIC_NAME);
-        Self { matching, ignored, numbers: HashMap::new() }
+        Self { matching, ignored, key: String::new(), numbers: Numbers::default() }
     }
 
     fn of(&mut self, labels: &Labels) -> usize {
-        let key = if self.matching.on {
-            only(labels, &self.matching.labels)
+        if self.matching.on {
+            write_only(labels, &self.matching.labels, &mut self.key);
         } else {
-            without(labels, &self.ignored)
-        };
-        let next = self.numbers.len();
-        *self.numbers.entry(key).or_insert(next)
+            write_without(labels, &self.ignored, &mut self.key);
+        }
+        self.numbers.of(&self.key)
     }
 
     fn count(&self) -> usize {
-        self.numbers.len()
+        self.numbers.count()
     }
 }
 
@@ -365,19 +365,21 @@ impl Join<'_> {
 
     fn result_labels(&self, many: &Labels, one: &Labels) -> Labels {
         let matching = &self.binary.matching;
-        let named = if self.binary.operator.compares() { many.clone() } else { without_name(many) };
-        let mut labels = if matching.cardinality != Cardinality::OneToOne {
-            named
-        } else if matching.on {
-            only(&named, &matching.labels)
-        } else {
-            let names: Vec<&str> = matching.labels.iter().map(String::as_str).collect();
-            without(&named, &names)
+        let named = |name: &str| self.binary.operator.compares() || !describes(name);
+        let listed = |name: &str| matching.labels.iter().any(|label| label == name);
+        let matched = |name: &str| match matching.cardinality {
+            Cardinality::OneToOne => listed(name) == matching.on,
+            _ => true,
         };
-        for name in &matching.include {
-            labels = crate::labels::with(&labels, name, one.get(name).unwrap_or_default());
+        let included = |name: &str| matching.include.iter().any(|label| label == name);
+        let kept = many.iter().filter(|(name, _)| named(name) && matched(name) && !included(name));
+        if matching.include.is_empty() {
+            return Labels::from_pairs(kept);
         }
-        labels
+        let added = matching.include.iter().filter_map(|name| Some((name.as_str(), one.get(name)?)));
+        let mut pairs: Vec<(&str, &str)> = kept.chain(added).collect();
+        pairs.sort_unstable();
+        Labels::from_pairs(pairs)
     }
 }
 

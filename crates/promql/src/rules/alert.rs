@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use model::Labels;
 use serde::{Deserialize, Serialize};
 
+/// How long a resolved alert stays in the list, so that its end can be told.
+const RESOLVED_KEPT_MS: i64 = 15 * 60 * 1000;
 /// How many intervals a firing alert holds when nothing more is heard of it.
 const HOLDS_FOR: i64 = 4;
 
@@ -88,6 +90,8 @@ pub struct Notice {
     pub ends_at_ms: i64,
     /// Whether it is over.
     pub is_resolved: bool,
+    /// Whether that it fires, or is over, was not told before; everything is news after a restart.
+    pub is_news: bool,
 }
 
 pub(super) fn to_map(labels: &Labels) -> BTreeMap<String, String> {
@@ -95,8 +99,37 @@ pub(super) fn to_map(labels: &Labels) -> BTreeMap<String, String> {
 }
 
 impl Alert {
+    /// Where it is, and since when.
+    pub(super) fn stand(&self) -> (AlertState, [Option<i64>; 4]) {
+        let since =
+            [Some(self.active_at_ms), self.fired_at_ms, self.resolved_at_ms, self.keep_firing_since_ms];
+        (self.state, since)
+    }
+
+    /// Where it is at `time_ms`, given whether its condition holds; false when it is to be forgotten.
+    pub(super) fn step(&mut self, holds: bool, time_ms: i64, (for_ms, keep_firing_ms): (i64, i64)) -> bool {
+        if holds {
+            self.keep_firing_since_ms = None;
+        } else {
+            let keeps = self.keeps_firing(time_ms, keep_firing_ms);
+            let over = self.resolved_at_ms.is_some_and(|at| time_ms - at > RESOLVED_KEPT_MS);
+            if self.state == AlertState::Pending || over {
+                return false;
+            }
+            if self.state != AlertState::Inactive && !keeps {
+                self.state = AlertState::Inactive;
+                self.resolved_at_ms = Some(time_ms);
+            }
+        }
+        if self.state == AlertState::Pending && time_ms - self.active_at_ms >= for_ms {
+            self.state = AlertState::Firing;
+            self.fired_at_ms = Some(time_ms);
+        }
+        true
+    }
+
     /// Whether it goes on firing although its condition is gone.
-    pub(super) fn keeps_firing(&mut self, time_ms: i64, keep_firing_ms: i64) -> bool {
+    fn keeps_firing(&mut self, time_ms: i64, keep_firing_ms: i64) -> bool {
         if self.state != AlertState::Firing || keep_firing_ms == 0 {
             return false;
         }
@@ -108,10 +141,9 @@ impl Alert {
     /// `resend_ms`, one that is over likewise for as long as it is kept.
     pub(super) fn tell(&mut self, time_ms: i64, interval_ms: i64, resend_ms: i64) -> Option<Notice> {
         let starts_at_ms = self.fired_at_ms.filter(|_| self.state != AlertState::Pending)?;
-        let is_due = self.told_at_ms.is_none_or(|told| {
-            self.resolved_at_ms.is_some_and(|resolved| resolved > told) || time_ms - told > resend_ms
-        });
-        if !is_due {
+        let is_news =
+            self.told_at_ms.is_none_or(|told| self.resolved_at_ms.is_some_and(|resolved| resolved > told));
+        if !is_news && self.told_at_ms.is_some_and(|told| time_ms - told <= resend_ms) {
             return None;
         }
         self.told_at_ms = Some(time_ms);
@@ -122,6 +154,7 @@ impl Alert {
             starts_at_ms,
             ends_at_ms: self.resolved_at_ms.unwrap_or(holds_until),
             is_resolved: self.resolved_at_ms.is_some(),
+            is_news,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Evaluating a group of rules, and the alerts that it keeps.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
 use model::{Labels, stale_marker};
 use serde::{Deserialize, Serialize};
@@ -11,11 +12,8 @@ use crate::answer::Data;
 use crate::error::QueryError;
 use crate::labels::{METRIC_NAME, with};
 use crate::query::{Options, Query};
-use crate::source::Source;
+use crate::source::{Matcher, Source};
 use crate::template::{Scene, Template};
-
-/// How long a resolved alert stays in the list, so that its end can be told.
-const RESOLVED_KEPT_MS: i64 = 15 * 60 * 1000;
 
 /// Evaluations that were missed are a stop when they are as many, and cover as much time, as this.
 const STOP_INTERVALS_MIN: i64 = 10;
@@ -94,7 +92,27 @@ pub struct GroupState {
     pub leftover: Vec<BTreeMap<String, String>>,
 }
 
+/// What changes with every evaluation, kept apart from the rest, which is large.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupTimes {
+    /// See [`GroupState::last_ms`].
+    pub last_ms: Option<i64>,
+    /// See [`RuleState::looked_ms`]; of the rules in their order.
+    pub looked_ms: Vec<Option<i64>>,
+}
+
 impl GroupState {
+    /// Takes up times that were kept later than the rest. Those of another list of rules do not count.
+    pub fn with_times(&mut self, times: &GroupTimes) {
+        if times.last_ms < self.last_ms || times.looked_ms.len() != self.rules.len() {
+            return;
+        }
+        self.last_ms = times.last_ms;
+        for (rule, looked_ms) in self.rules.iter_mut().zip(&times.looked_ms) {
+            rule.looked_ms = *looked_ms;
+        }
+    }
+
     /// Every series that the group wrote and that has not ended.
     pub fn series(&self) -> impl Iterator<Item = Labels> {
         let of_rules = self.rules.iter().flat_map(|rule| &rule.series);
@@ -114,10 +132,11 @@ pub struct Group {
     rules: Vec<Rule>,
     last_ms: Option<i64>,
     leftover: BTreeSet<Labels>,
+    has_changed: bool,
 }
 
 #[derive(Debug)]
-struct Rule {
+pub(super) struct Rule {
     text: RuleText,
     query: Query,
     labels: Vec<(String, Option<Template>, String)>,
@@ -127,6 +146,8 @@ struct Rule {
     looked_ms: Option<i64>,
     /// Whether an evaluation was missed since.
     has_missed: bool,
+    /// Whether its alerts or its series are others than when it was asked last.
+    has_changed: bool,
 }
 
 impl Group {
@@ -141,6 +162,7 @@ impl Group {
             rules,
             last_ms: None,
             leftover: BTreeSet::new(),
+            has_changed: true,
         })
     }
 
@@ -157,6 +179,11 @@ impl Group {
     /// The rules as they were written.
     pub fn rules(&self) -> impl Iterator<Item = &RuleText> {
         self.rules.iter().map(|rule| &rule.text)
+    }
+
+    /// The matchers of every selector in its rules.
+    pub(super) fn selectors(&self) -> impl Iterator<Item = &[Matcher]> {
+        self.rules.iter().flat_map(|rule| rule.query.selectors())
     }
 
     /// The alerts of the rule at `index`, resolved ones of the last 15 minutes among them.
@@ -216,10 +243,8 @@ impl Group {
             Err(error) => return Outcome { error: Some(error.to_string()), ..Outcome::default() },
         };
         let vector = match answer.data {
-            Data::Vector { samples, .. } => {
-                samples.into_iter().map(|(labels, value)| ((*labels).clone(), value)).collect()
-            }
-            Data::Scalar { value, .. } => vec![(Labels::default(), value)],
+            Data::Vector { samples, .. } => samples,
+            Data::Scalar { value, .. } => vec![(Arc::default(), value)],
             Data::String { .. } | Data::Matrix(_) => {
                 let error = Some("rule result is not a vector or scalar".to_owned());
                 return Outcome { error, ..Outcome::default() };
@@ -252,6 +277,7 @@ impl Group {
     pub fn leftovers(&mut self, time_ms: i64) -> Vec<Write> {
         let time_ms = time_ms.saturating_sub(self.query_offset_ms);
         let leftover = std::mem::take(&mut self.leftover);
+        self.has_changed |= !leftover.is_empty();
         let ended = leftover.into_iter().filter(|labels| !self.writes(labels));
         ended.map(|labels| Write { labels, time_ms, value: stale_marker() }).collect()
     }
@@ -269,6 +295,22 @@ impl Group {
         self.name == other.name && frame(self) == frame(other) && pairs.all(|(a, b)| text(a) == text(b))
     }
 
+    /// Whether [`Group::state`] differs from when this was asked last, in more than times, values and the
+    /// texts of alerts.
+    pub fn take_changed(&mut self) -> bool {
+        let of_rules = self.rules.iter_mut().map(|rule| std::mem::take(&mut rule.has_changed));
+        let of_rules = of_rules.fold(false, |any, one| any | one);
+        std::mem::take(&mut self.has_changed) | of_rules
+    }
+
+    /// What of it changes with every evaluation.
+    pub fn times(&self) -> GroupTimes {
+        GroupTimes {
+            last_ms: self.last_ms,
+            looked_ms: self.rules.iter().map(|rule| rule.looked_ms).collect(),
+        }
+    }
+
     /// What to keep over a restart.
     pub fn state(&self) -> GroupState {
         GroupState {
@@ -281,6 +323,7 @@ impl Group {
     /// Takes up what was kept. A rule is found by name and query, else by name and labels: a threshold
     /// that was changed keeps its alerts. What is not found leaves its series to [`Group::leftovers`].
     pub fn restore(&mut self, mut state: GroupState) {
+        self.has_changed = true;
         self.last_ms = state.last_ms;
         let by_query = |kept: &RuleState, text: &RuleText| kept.name == text.name && kept.expr == text.expr;
         let by_labels =
@@ -304,7 +347,7 @@ fn same_labelset(what: &str) -> String {
 }
 
 impl Rule {
-    fn new(text: &RuleText) -> Result<Self, QueryError> {
+    pub(super) fn new(text: &RuleText) -> Result<Self, QueryError> {
         let template = |text: &str| {
             Template::parse(text).map_err(|reason| QueryError::Execution(format!("template: {reason}")))
         };
@@ -331,7 +374,18 @@ impl Rule {
             written,
             looked_ms: None,
             has_missed: false,
+            has_changed: false,
         })
+    }
+
+    pub(super) fn alerts(&self) -> impl Iterator<Item = &Alert> {
+        self.alerts.values()
+    }
+
+    /// Goes on at `time_ms`, after evaluations were missed where it is late.
+    pub(super) fn resume(&mut self, time_ms: i64, interval_ms: i64, is_late: bool) {
+        self.has_missed = is_late;
+        self.pass_over_gap(time_ms, interval_ms);
     }
 
     /// A stop does not count towards `for`: a condition that held before it and holds after it may have
@@ -346,18 +400,26 @@ impl Rule {
         self.looked_ms = Some(time_ms);
     }
 
-    fn record(&self, vector: Vec<(Labels, f64)>, time_ms: i64, limit: usize) -> Result<Vec<Write>, String> {
-        let mut seen = BTreeSet::new();
-        let mut writes = Vec::with_capacity(vector.len());
-        for (labels, value) in vector {
-            let mut labels = with(&labels, METRIC_NAME, &self.text.name);
-            for (name, _, value) in &self.labels {
-                labels = with(&labels, name, value);
-            }
-            if !seen.insert(labels.clone()) {
-                return Err(same_labelset("rule"));
-            }
-            writes.push(Write { labels, time_ms, value });
+    fn record(
+        &self,
+        vector: Vec<(Arc<Labels>, f64)>,
+        time_ms: i64,
+        limit: usize,
+    ) -> Result<Vec<Write>, String> {
+        let set = |name: &str| name == METRIC_NAME || self.labels.iter().any(|(label, _, _)| label == name);
+        let own = self.labels.iter().map(|(name, _, value)| (name.as_str(), value.as_str()));
+        let own: Vec<(&str, &str)> =
+            [(METRIC_NAME, self.text.name.as_str())].into_iter().chain(own).collect();
+        let labelled = |(labels, value): (Arc<Labels>, f64)| {
+            let mut pairs: Vec<(&str, &str)> = labels.iter().filter(|(name, _)| !set(name)).collect();
+            pairs.extend(&own);
+            pairs.sort_by_key(|(name, _)| *name);
+            Write { labels: Labels::from_pairs(pairs), time_ms, value }
+        };
+        let writes: Vec<Write> = vector.into_iter().map(labelled).collect();
+        let mut seen = HashSet::with_capacity(writes.len());
+        if !writes.iter().all(|write| seen.insert(&write.labels)) {
+            return Err(same_labelset("rule"));
         }
         if limit > 0 && writes.len() > limit {
             return Err(format!("exceeded limit of {limit} with {} series", writes.len()));
@@ -368,7 +430,7 @@ impl Rule {
     /// The alerts of a vector, with labels and annotations expanded.
     fn found(
         &self,
-        vector: Vec<(Labels, f64)>,
+        vector: Vec<(Arc<Labels>, f64)>,
         source: &dyn Source,
         time_ms: i64,
         setting: &Setting,
@@ -412,9 +474,9 @@ impl Rule {
         Ok(found)
     }
 
-    fn alert(
+    pub(super) fn alert(
         &mut self,
-        vector: Vec<(Labels, f64)>,
+        vector: Vec<(Arc<Labels>, f64)>,
         source: &dyn Source,
         times: (i64, i64),
         limit: usize,
@@ -425,40 +487,26 @@ impl Rule {
         let found = self.found(vector, source, time_ms, setting)?;
         let holding: BTreeSet<Labels> = found.keys().cloned().collect();
         for (labels, alert) in found {
-            match self.alerts.get_mut(&labels).filter(|known| known.state != AlertState::Inactive) {
-                Some(known) => {
-                    known.value = alert.value;
-                    known.annotations = alert.annotations;
-                }
-                None => {
-                    self.alerts.insert(labels, alert);
-                }
+            let known = self.alerts.get_mut(&labels);
+            if let Some(known) = known.filter(|known| known.state != AlertState::Inactive) {
+                known.value = alert.value;
+                known.annotations = alert.annotations;
+            } else {
+                self.has_changed = true;
+                self.alerts.insert(labels, alert);
             }
         }
         let mut active = 0;
         let mut writes = Vec::new();
+        let mut has_changed = false;
         self.alerts.retain(|labels, alert| {
-            if holding.contains(labels) {
-                alert.keep_firing_since_ms = None;
-            } else {
-                let keeps = alert.keeps_firing(time_ms, keep_firing_ms);
-                let over = alert.resolved_at_ms.is_some_and(|at| time_ms - at > RESOLVED_KEPT_MS);
-                if alert.state == AlertState::Pending || over {
-                    return false;
-                }
-                if alert.state != AlertState::Inactive && !keeps {
-                    alert.state = AlertState::Inactive;
-                    alert.resolved_at_ms = Some(time_ms);
-                }
-                if !keeps {
-                    return true;
-                }
+            let before = alert.stand();
+            let is_kept = alert.step(holding.contains(labels), time_ms, (for_ms, keep_firing_ms));
+            has_changed |= !is_kept || alert.stand() != before;
+            if !is_kept || alert.state == AlertState::Inactive {
+                return is_kept;
             }
             active += 1;
-            if alert.state == AlertState::Pending && time_ms - alert.active_at_ms >= for_ms {
-                alert.state = AlertState::Firing;
-                alert.fired_at_ms = Some(time_ms);
-            }
             let labels = with(labels, "alertstate", alert.state.as_str());
             let mut write = |labels: &Labels, name: &str, value: f64| {
                 writes.push(Write { labels: with(labels, METRIC_NAME, name), time_ms: times.1, value });
@@ -467,7 +515,9 @@ impl Rule {
             write(&alert.labels, "ALERTS_FOR_STATE", alert.active_at_ms.div_euclid(1000) as f64);
             true
         });
+        self.has_changed |= has_changed;
         if limit > 0 && active > limit {
+            self.has_changed = true;
             self.alerts.clear();
             return Err(format!("exceeded limit of {limit} with {active} alerts"));
         }
@@ -476,10 +526,23 @@ impl Rule {
 
     /// Adds a marker for every series that was written last time and is not now.
     fn with_markers(&mut self, mut writes: Vec<Write>, time_ms: i64) -> Vec<Write> {
-        let now: BTreeSet<Labels> = writes.iter().map(|write| write.labels.clone()).collect();
-        let ended = self.written.difference(&now).cloned();
-        writes.extend(ended.map(|labels| Write { labels, time_ms, value: stale_marker() }));
-        self.written = now;
+        // As always: no two writes are of one series.
+        let is_known = |write: &Write| self.written.contains(&write.labels);
+        if writes.len() == self.written.len() && writes.iter().all(is_known) {
+            return writes;
+        }
+        let mut before = std::mem::take(&mut self.written);
+        let mut has_new = false;
+        let known = |write: &Write| {
+            before.take(&write.labels).unwrap_or_else(|| {
+                has_new = true;
+                write.labels.clone()
+            })
+        };
+        self.written = writes.iter().map(known).collect();
+        self.has_changed |= has_new || !before.is_empty();
+        // What is left was written last time.
+        writes.extend(before.into_iter().map(|labels| Write { labels, time_ms, value: stale_marker() }));
         writes
     }
 

@@ -3,9 +3,13 @@
 mod alert;
 mod file;
 mod group;
+mod order;
+mod replay;
 mod unit;
 
 pub use alert::{Alert, AlertRecord, AlertState, Notice};
 pub use file::{Finding, GroupFile, RuleFile, RuleKind, RuleText, check, parse};
-pub use group::{Group, GroupState, Moment, Outcome, RuleState, Setting, Write};
-pub use unit::{ReadFiles, Verdict, test};
+pub use group::{Group, GroupState, GroupTimes, Moment, Outcome, RuleState, Setting, Write};
+pub use order::order;
+pub use replay::{Episode, Moments, replay};
+pub use unit::{Bounds, ReadFiles, Verdict, test, test_within};

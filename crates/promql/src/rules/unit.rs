@@ -1,6 +1,8 @@
 //! Unit tests of rules in promtool's format.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use model::Labels;
 use serde::Deserialize;
@@ -8,7 +10,9 @@ use serde::Deserialize;
 use super::alert::AlertState;
 use super::file::{Finding, RuleFile, parse, yaml};
 use super::group::{Group, Moment, Setting};
+use super::order::order;
 use crate::answer::Data;
+use crate::limits::Limits;
 use crate::memory::MemorySource;
 use crate::notation::{Entry, parse_duration_ms, parse_labels, parse_values};
 use crate::number::plain_text;
@@ -21,6 +25,8 @@ pub struct Verdict {
     pub name: String,
     /// What was wrong; empty when it passed.
     pub failures: Vec<String>,
+    /// The alerts and queries that it asks about.
+    pub about: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -105,9 +111,23 @@ struct SampleYaml {
 /// Gives name and text of every file that a pattern means, or why there is none.
 pub type ReadFiles<'a> = dyn Fn(&str) -> Result<Vec<(String, String)>, String> + 'a;
 
+/// What the tests of one file may cost, all of them together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Most values of all input series.
+    pub values: usize,
+    /// How long they may take.
+    pub time: Duration,
+}
+
 /// Runs a file of tests. `read` gives name and text of the rule files that a pattern in the file
 /// means. An error says what is wrong with the files themselves.
 pub fn test(text: &str, read: &ReadFiles<'_>) -> Result<Vec<Verdict>, Vec<Finding>> {
+    test_within(text, read, Bounds { values: usize::MAX, time: Duration::MAX })
+}
+
+/// Runs a file of tests as [`test()`] does, for somebody who is not to take all memory and time there is.
+pub fn test_within(text: &str, read: &ReadFiles<'_>, bounds: Bounds) -> Result<Vec<Verdict>, Vec<Finding>> {
     let fail = |message: String| vec![Finding { line: 0, message }];
     let file: FileYaml = yaml(text)?;
     let interval_ms = millis(file.evaluation_interval.as_deref().unwrap_or("1m")).map_err(&fail)?;
@@ -126,12 +146,40 @@ pub fn test(text: &str, read: &ReadFiles<'_>) -> Result<Vec<Verdict>, Vec<Findin
         }
     }
     let order = order_of(&file.group_eval_order, &rules).map_err(&fail)?;
-    let run = Run { interval_ms, fuzzy: file.fuzzy_compare, rules: &rules, order: &order };
-    let judged = file.tests.iter().enumerate().map(|(at, test)| Verdict {
-        name: test.name.clone().unwrap_or_else(|| format!("test {}", at + 1)),
-        failures: run.test(test).unwrap_or_else(|failure| vec![failure]),
+    let cost = Cost { bounds, since: Instant::now(), values: Cell::new(0) };
+    let run = Run { interval_ms, fuzzy: file.fuzzy_compare, rules: &rules, order: &order, cost };
+    let judged = file.tests.iter().enumerate().map(|(at, test)| {
+        let failures = run.test(test).unwrap_or_else(|failure| vec![failure]);
+        let name = test.name.clone().unwrap_or_else(|| format!("test {}", at + 1));
+        run.cost.check().map(|()| Verdict { name, failures, about: about(test) })
     });
-    Ok(judged.collect())
+    judged.collect::<Result<_, _>>().map_err(fail)
+}
+
+/// What the tests of a file have cost so far.
+struct Cost {
+    bounds: Bounds,
+    since: Instant,
+    values: Cell<usize>,
+}
+
+impl Cost {
+    fn check(&self) -> Result<(), String> {
+        let Bounds { values, time } = self.bounds;
+        if self.values.get() > values {
+            return Err(format!("the tests have more than {values} values: make them shorter"));
+        }
+        if self.since.elapsed() > time {
+            let seconds = time.as_secs_f64();
+            return Err(format!("the tests took more than {seconds} s: make them shorter, or fewer"));
+        }
+        Ok(())
+    }
+}
+
+fn about(test: &TestYaml) -> Vec<String> {
+    let alerts = test.alert_rule_test.iter().map(|case| case.alertname.clone());
+    alerts.chain(test.promql_expr_test.iter().map(|case| case.expr.clone())).collect()
 }
 
 /// The place of each group in the order of evaluation.
@@ -162,6 +210,7 @@ struct Run<'f> {
     fuzzy: bool,
     rules: &'f [RuleFile],
     order: &'f BTreeMap<String, usize>,
+    cost: Cost,
 }
 
 /// Time and value of every sample, by series, not yet visible.
@@ -179,12 +228,14 @@ impl Run<'_> {
         if interval <= 0 {
             return Err("`interval` must be above 0".to_owned());
         }
-        let mut waiting = samples(test, interval)?;
+        let mut waiting = samples(test, interval, &self.cost)?;
+        let limits = Limits::default();
         let setting = Setting {
             external_labels: Labels::from_pairs(test.external_labels.clone()),
             external_url: test.external_url.clone(),
             options: Options {
-                subquery_step: std::time::Duration::from_millis(self.interval_ms as u64),
+                subquery_step: Duration::from_millis(self.interval_ms as u64),
+                limits: Limits { time_max: limits.time_max.min(self.cost.bounds.time), ..limits },
                 ..Options::default()
             },
         };
@@ -198,9 +249,10 @@ impl Run<'_> {
         }
         let mut time = 0;
         while time <= end {
+            self.cost.check()?;
             show(&mut waiting, &mut source, time);
             evaluate(&mut groups, &mut source, time, &setting)?;
-            let until = time + self.interval_ms;
+            let until = time.saturating_add(self.interval_ms);
             while alerts.first().is_some_and(|(at, _)| *at < until) {
                 let (_, case) = alerts.remove(0);
                 failures.extend(check_alerts(case, &groups));
@@ -208,6 +260,7 @@ impl Run<'_> {
             time = until;
         }
         for case in &test.promql_expr_test {
+            self.cost.check()?;
             failures.extend(self.check_expr(case, &source, &setting)?);
         }
         Ok(failures)
@@ -218,8 +271,11 @@ impl Run<'_> {
         for file in self.rules.iter().flat_map(|file| &file.groups) {
             groups.push(Group::new(file, interval_ms).map_err(|error| error.to_string())?);
         }
-        groups.sort_by_key(|group| self.order.get(&group.name).copied().unwrap_or(0));
-        Ok(groups)
+        // As a server evaluates them, but for what the file says of the order, which goes first.
+        let mut places = order(&groups.iter().collect::<Vec<_>>());
+        places.sort_by_key(|at| self.order.get(&groups[*at].name).copied().unwrap_or(0));
+        let mut groups: Vec<Option<Group>> = groups.into_iter().map(Some).collect();
+        Ok(places.into_iter().filter_map(|at| groups[at].take()).collect())
     }
 
     fn check_expr(
@@ -282,7 +338,7 @@ fn list(samples: &[(Labels, f64)]) -> String {
     texts.join(", ")
 }
 
-fn samples(test: &TestYaml, interval_ms: i64) -> Result<Waiting, String> {
+fn samples(test: &TestYaml, interval_ms: i64, cost: &Cost) -> Result<Waiting, String> {
     let mut waiting = Waiting::new();
     for series in &test.input_series {
         let (labels, rest) = parse_labels(&series.series).map_err(|error| error.to_string())?;
@@ -290,10 +346,12 @@ fn samples(test: &TestYaml, interval_ms: i64) -> Result<Waiting, String> {
             return Err(format!("`{}` goes on behind its labels", series.series));
         }
         let mut samples = Vec::new();
-        for (at, entry) in parse_values(&series.values).map_err(|error| error.to_string())?.iter().enumerate()
-        {
+        let entries = parse_values(&series.values).map_err(|error| error.to_string())?;
+        cost.values.set(cost.values.get().saturating_add(entries.len()));
+        cost.check()?;
+        for (at, entry) in entries.iter().enumerate() {
             match entry {
-                Entry::Value(value) => samples.push((at as i64 * interval_ms, *value)),
+                Entry::Value(value) => samples.push(((at as i64).saturating_mul(interval_ms), *value)),
                 Entry::Missing => {}
                 Entry::Histogram => return Err("native histograms are not supported".to_owned()),
             }

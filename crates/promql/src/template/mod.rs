@@ -39,6 +39,53 @@ pub(crate) struct Scene<'a> {
     pub(crate) ask: &'a Ask<'a>,
 }
 
+/// A template of what people are told of alerts: the same language over any data, without queries.
+#[derive(Debug)]
+pub struct Message(Template);
+
+impl Message {
+    /// Parses `text`; an error says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        Template::parse(text).map(Self)
+    }
+
+    /// The text for `data`, which the template has as its dot; a name that is not there is an empty text.
+    pub fn expand(
+        &self,
+        data: &serde_json::Value,
+        external_url: &str,
+        time_ms: i64,
+    ) -> Result<String, String> {
+        let none = Labels::default();
+        let ask = |_: &str| Err("a message can't ask queries".to_owned());
+        let scene = Scene {
+            labels: &none,
+            value: f64::NAN,
+            external_labels: &none,
+            external_url,
+            time_ms,
+            ask: &ask,
+        };
+        run::run_over(&self.0.0, &scene, of_json(data))
+    }
+}
+
+fn of_json(data: &serde_json::Value) -> Value {
+    match data {
+        serde_json::Value::Null => Value::Nothing,
+        serde_json::Value::Bool(value) => Value::Bool(*value),
+        serde_json::Value::Number(number) => match number.as_i64() {
+            Some(number) => Value::Integer(number),
+            None => Value::Number(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        serde_json::Value::String(text) => Value::Text(text.clone()),
+        serde_json::Value::Array(items) => Value::List(items.iter().map(of_json).collect()),
+        serde_json::Value::Object(entries) => {
+            Value::Map(entries.iter().map(|(name, value)| (name.clone(), of_json(value))).collect(), true)
+        }
+    }
+}
+
 impl Template {
     /// Parses `text`; an error says what is wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {

@@ -28,18 +28,23 @@ pub(super) fn run(block: &Block, scene: &Scene<'_>) -> Result<String, String> {
     let url = Value::Text(scene.external_url.to_owned());
     let dot = Value::Map(
         BTreeMap::from([
-            ("Labels".to_owned(), labels.clone()),
-            ("ExternalLabels".to_owned(), external.clone()),
-            ("ExternalURL".to_owned(), url.clone()),
+            ("Labels".to_owned(), labels),
+            ("ExternalLabels".to_owned(), external),
+            ("ExternalURL".to_owned(), url),
             ("Value".to_owned(), Value::Number(scene.value)),
         ]),
         false,
     );
+    run_over(block, scene, dot)
+}
+
+/// The text of `block` with `dot` as its data.
+pub(super) fn run_over(block: &Block, scene: &Scene<'_>, dot: Value) -> Result<String, String> {
     let variables = [
         ("$", dot.clone()),
-        ("$labels", labels),
-        ("$externalLabels", external),
-        ("$externalURL", url),
+        ("$labels", Value::of_labels(scene.labels)),
+        ("$externalLabels", Value::of_labels(scene.external_labels)),
+        ("$externalURL", Value::Text(scene.external_url.to_owned())),
         ("$value", Value::Number(scene.value)),
     ];
     let mut run = Run {

@@ -1,10 +1,14 @@
 //! Rule files, groups and their tests.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use model::{Labels, is_stale_marker};
-use promql::MemorySource;
-use promql::rules::{AlertState, Group, Moment, Outcome, RuleKind, Setting, check, parse, test};
+use promql::rules::{
+    AlertState, Bounds, Group, GroupTimes, Moment, Moments, Outcome, RuleKind, RuleText, Setting, check,
+    order, parse, replay, test, test_within,
+};
+use promql::{MemorySource, Message, bars, notation};
 
 const FILE: &str = r#"
 groups:
@@ -499,4 +503,211 @@ fn broken_test_files_are_findings() {
     assert_eq!(failures("'50 120x6 160x6'", "'50 120y6'").len(), 1);
     assert_eq!(failures("alertname: PowerHigh", "alertname: ''").len(), 1);
     assert_eq!(failures("eval_time: 2m", "eval_time: 200000y").len(), 1);
+}
+
+#[test]
+fn tests_that_ask_for_much_end_at_their_bounds() {
+    let within = |text: &str, values: usize, time: Duration| {
+        test_within(text, &rule_files, Bounds { values, time })
+            .map_err(|findings| findings[0].message.clone())
+    };
+    let hour = Duration::from_hours(1);
+    assert_eq!(within(TEST, 1_000, hour).unwrap(), test(TEST, &rule_files).unwrap());
+    let long = TEST.replace("'50 120x6 160x6'", "'50 120x600 160x600'");
+    assert_eq!(
+        within(&long, 1_000, hour).unwrap_err(),
+        "the tests have more than 1000 values: make them shorter"
+    );
+    let late = within(TEST, 1_000, Duration::ZERO).unwrap_err();
+    assert_eq!(late, "the tests took more than 0 s: make them shorter, or fewer");
+    // Moments behind the end of time are no reason to end.
+    let endless = TEST.replace("    interval: 30s", "    interval: 200000000y");
+    assert_ne!(endless, TEST);
+    assert_eq!(within(&endless, 1_000, hour).unwrap().len(), 1);
+}
+
+fn labels(text: &str) -> Labels {
+    notation::parse_labels(text).unwrap().0
+}
+
+/// A rule as a file has it.
+fn alerting(expr: &str, for_ms: i64, keep_firing_ms: i64) -> RuleText {
+    RuleText {
+        kind: RuleKind::Alerting { for_ms, keep_firing_ms, annotations: BTreeMap::new() },
+        name: "Slow".to_owned(),
+        expr: expr.to_owned(),
+        labels: BTreeMap::from([("severity".to_owned(), "page".to_owned())]),
+        line: 1,
+    }
+}
+
+/// The minutes at which the condition holds, of minutes 0 to 29 without those that were missed.
+fn moments(holds: &[i64], missed: &[i64]) -> Moments {
+    let at = |minute: i64| {
+        let vector = if holds.contains(&minute) { vec![(labels("{run=\"a\"}"), 2.0)] } else { Vec::new() };
+        (minute * 60_000, vector)
+    };
+    (0..30).filter(|minute| !missed.contains(minute)).map(at).collect()
+}
+
+/// When each episode was active, fired and ended, minutes.
+fn episodes(rule: &RuleText, moments: Moments) -> Vec<(i64, Option<i64>, Option<i64>)> {
+    let minutes = |ms: i64| ms / 60_000;
+    let found = replay(rule, moments, 60_000).unwrap();
+    assert!(
+        found
+            .iter()
+            .all(|episode| episode.labels == labels("{alertname=\"Slow\",run=\"a\",severity=\"page\"}"))
+    );
+    found.iter().map(|e| (minutes(e.active_ms), e.fired_ms.map(minutes), e.ended_ms.map(minutes))).collect()
+}
+
+#[test]
+fn a_rule_replayed_over_the_past_does_what_it_would_have_done() {
+    let rule = alerting("x > 1", 3 * 60_000, 0);
+    let holds = [2, 3, 10, 11, 12, 13, 14, 28, 29];
+    assert_eq!(
+        episodes(&rule, moments(&holds, &[])),
+        [(2, None, Some(4)), (10, Some(13), Some(15)), (28, None, None)]
+    );
+    let keeps = alerting("x > 1", 0, 5 * 60_000);
+    assert_eq!(
+        episodes(&keeps, moments(&holds, &[])),
+        [(2, Some(2), Some(9)), (10, Some(10), Some(20)), (28, Some(28), None)]
+    );
+}
+
+#[test]
+fn a_stop_in_the_past_does_not_count_towards_for() {
+    let rule = alerting("x > 1", 5 * 60_000, 0);
+    let (holds, stop): (Vec<i64>, Vec<i64>) = ((2..30).collect(), (4..24).collect());
+    // Twenty minutes are a stop: it fires when it held for five others.
+    let found = episodes(&rule, moments(&holds, &stop));
+    assert_eq!(found, [(2, Some(27), None)]);
+    assert_eq!(episodes(&rule, moments(&holds, &[])), [(2, Some(7), None)]);
+}
+
+#[test]
+fn what_a_condition_holds_against_numbers_is_found_in_the_order_of_the_text() {
+    let found = |text: &str| -> Vec<String> {
+        bars(text).unwrap().iter().map(|bar| format!("{} {} {}", bar.expr, bar.op, bar.value)).collect()
+    };
+    assert_eq!(found("max by (rank) (x{a=\"b\"}) > 1.1"), ["max by (rank) (x{a=\"b\"}) > 1.1"]);
+    assert_eq!(found("(kv > 0.95) and on (m) (w > 0) unless off == 1"), ["kv > 0.95", "w > 0"]);
+    assert_eq!(found("-5 >= x"), ["x <= -5"]);
+    assert!(found("x > bool 3").is_empty() && found("a > b").is_empty() && found("up").is_empty());
+    assert!(bars("x >").is_err());
+}
+
+#[test]
+fn a_message_is_a_template_over_any_data_and_never_asks() {
+    let data = serde_json::json!({
+        "Status": "firing", "Count": 2,
+        "CommonLabels": {"alertname": "Slow {{ $labels }}"},
+        "Alerts": [{"Labels": {"rank": "1"}}, {"Labels": {"rank": "<b>2"}}],
+    });
+    let text = |template: &str| Message::parse(template).unwrap().expand(&data, "http://x", 0);
+    // What labels hold is text, whatever it looks like.
+    assert_eq!(text("{{ .CommonLabels.alertname }}: {{ .Count }}").unwrap(), "Slow {{ $labels }}: 2");
+    assert_eq!(text("{{ range .Alerts }}{{ .Labels.rank }},{{ end }}").unwrap(), "1,<b>2,");
+    assert_eq!(
+        text("{{ .Status | toUpper }} {{ .CommonLabels.none }}|{{ externalURL }}").unwrap(),
+        "FIRING |http://x"
+    );
+    assert!(text("{{ query \"up\" }}").unwrap_err().contains("can't ask"));
+    assert!(Message::parse("{{ .Status").is_err());
+}
+
+/// Groups of one rule each, in the order of the file.
+fn groups(rules: &[(&str, &str)]) -> Vec<Group> {
+    let group = |(name, expr): &(&str, &str)| {
+        let sort = if name.starts_with(char::is_uppercase) { "alert" } else { "record" };
+        let text = format!(
+            "groups: [{{name: g, rules: [{{{sort}: \"{name}\", expr: '{}'}}]}}]",
+            expr.replace('\'', "''")
+        );
+        Group::new(&parse(&text).unwrap().groups[0], 60_000).unwrap()
+    };
+    rules.iter().map(group).collect()
+}
+
+fn ordered(rules: &[(&str, &str)]) -> Vec<usize> {
+    order(&groups(rules).iter().collect::<Vec<_>>())
+}
+
+#[test]
+fn a_group_comes_after_those_that_it_reads() {
+    assert_eq!(ordered(&[("c", "b * 2"), ("b", "a + 1"), ("a", "x")]), [2, 1, 0]);
+    assert_eq!(ordered(&[("a", "x"), ("b", "a"), ("z", "y")]), [0, 1, 2], "what is in order stays");
+    assert_eq!(ordered(&[("z", "y"), ("b", "rate(a[5m])"), ("m", "x"), ("a", "x")]), [0, 2, 3, 1]);
+    assert_eq!(ordered(&[("b", r#"{__name__=~"a.*"}"#), ("a1", "x")]), [1, 0]);
+    assert_eq!(ordered(&[("b", r#"{host="a"}"#), ("a1", "x")]), [0, 1], "any metric says nothing");
+    assert_eq!(
+        ordered(&[("n", r#"count(ALERTS{alertname="Hot"})"#), ("Cold", "x"), ("Hot", "x > 1")]),
+        [1, 2, 0]
+    );
+    assert_eq!(
+        ordered(&[("n", r#"count(ALERTS{alertname="Hot"})"#), ("Hot", "n > 1"), ("Cold", "n")]),
+        [0, 1, 2]
+    );
+}
+
+#[test]
+fn groups_that_read_each_other_keep_their_order() {
+    assert_eq!(ordered(&[("a", "b"), ("b", "a")]), [0, 1]);
+    assert_eq!(ordered(&[("a", "a + x")]), [0]);
+    // What reads a circle comes after all of it, what it reads before.
+    assert_eq!(ordered(&[("last", "b"), ("a", "b"), ("b", "a + first"), ("first", "x")]), [3, 1, 2, 0]);
+    assert_eq!(ordered(&[]), [0; 0]);
+}
+
+#[test]
+fn a_test_evaluates_groups_in_the_order_of_what_they_read_unless_it_says_one() {
+    let files = |_: &str| {
+        let group = |name: &str, expr: &str| {
+            format!("  - name: {name}\n    rules:\n      - record: {name}\n        expr: {expr}\n")
+        };
+        let text = format!("groups:\n{}{}{}", group("c", "b * 2"), group("b", "a + 1"), group("a", "x"));
+        Ok(vec![("chain.yml".to_owned(), text)])
+    };
+    let text = "rule_files: [chain.yml]\nevaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series: \
+                [{series: x, values: '1 10'}]\n    promql_expr_test:\n      - {expr: c, eval_time: 1m, \
+                exp_samples: [{labels: c, value: 22}]}\n";
+    assert_eq!(test(text, &files).unwrap()[0].failures, [""; 0]);
+    let asked = format!("group_eval_order: [c, b, a]\n{text}");
+    assert_eq!(test(&asked, &files).unwrap()[0].failures.len(), 1, "two rounds later");
+}
+
+#[test]
+fn what_is_large_changes_only_when_alerts_or_series_do() {
+    let (mut group, mut source) = (group(), MemorySource::new());
+    assert!(group.take_changed(), "nobody has kept it yet");
+    let mut changes = Vec::new();
+    let values = [120.0, 121.0, 122.0, 123.0, 50.0, 51.0, 52.0, 53.0];
+    for (step, value) in (0_i64..).zip(values) {
+        power(&mut source, step * 30_000, "a", value);
+        run(&mut group, &mut source, step * 30_000, Moment::Now);
+        changes.push(group.take_changed());
+    }
+    // Pending; not yet; fires, which is another series; the value alone; goes on firing without its
+    // condition, twice; over.
+    assert_eq!(changes, [true, false, true, false, true, false, true, false]);
+    power(&mut source, 240_000, "b", 1.0);
+    run(&mut group, &mut source, 240_000, Moment::Now);
+    assert!(group.take_changed(), "a series more");
+}
+
+#[test]
+fn times_that_were_kept_later_count() {
+    let (mut before, mut source) = (group(), MemorySource::new());
+    power(&mut source, 0, "a", 120.0);
+    run(&mut before, &mut source, 0, Moment::Now);
+    let mut kept = before.state();
+    run(&mut before, &mut source, 30_000, Moment::Now);
+    kept.with_times(&before.times());
+    assert_eq!(kept, before.state());
+    let old = kept.clone();
+    kept.with_times(&GroupTimes { last_ms: Some(90_000), looked_ms: vec![None] });
+    kept.with_times(&GroupTimes { last_ms: Some(0), looked_ms: vec![None, None] });
+    assert_eq!(kept, old, "of other rules, or older");
 }

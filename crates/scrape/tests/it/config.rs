@@ -243,6 +243,12 @@ fn urls_of_the_command_line_become_jobs() {
     assert_eq!(first.groups[0].targets, ["engine:8000"]);
     assert_eq!((second.scheme.as_str(), second.metrics_path.as_str()), ("https", "/x/metrics"));
     assert_eq!(second.params, [("name[]".into(), vec!["a b".into()]), ("c".into(), vec!["d".into()])]);
+    let timeout = |interval| {
+        let config = Config::of_urls(&["http://engine:8000".into()], interval).unwrap();
+        config.jobs[0].timeout
+    };
+    let asked = [200, 4_000, 60_000].map(|ms| timeout(Duration::from_millis(ms)).as_millis());
+    assert_eq!(asked, [1_000, 4_000, 10_000], "a page has a second at least, and at most ten");
     for bad in ["engine:8000", "ftp://a/", "http://", "http://user:pw@a/", ""] {
         let error = Config::of_urls(&[bad.into()], Duration::from_secs(5)).unwrap_err().to_string();
         assert_eq!(error, format!("`{bad}` can't be scraped: write it as `http://host:port/metrics`"));

@@ -1,20 +1,28 @@
 //! What a page comes to: labels, times, reports, ends.
 
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use model::MetricKind;
-use scrape::{Health, MetricMetadata};
+use scrape::{Config, Health, MetricMetadata};
 
-use crate::support::{Target, head, job, ok, reason, report, samples, start, wait};
+use crate::support::{Target, head, job, ok, reason, report, samples, start, start_with, wait};
 
 #[test]
 fn a_page_carries_the_targets_labels_and_reports() {
     let target = Target::page("# TYPE a counter\na{x=\"1\"} 5\nb 7\nc 8\n");
     let rule = "metric_relabel_configs: [{source_labels: [__name__], regex: c, action: drop}]";
     let (scraper, landed) = start(&job(&target.address, rule));
-    let first = landed.next();
+    // The first pages, however late this looks for them.
+    let page = |number: usize| {
+        let up = |b: &&scrape::ScrapeBatch| report(b, "up") == 1.0;
+        landed.wait("a page", |batches| batches.iter().filter(up).nth(number).cloned())
+    };
+    let first = page(0);
     let own = format!("instance=\"{}\",job=\"j\"", target.address);
     assert_eq!(
         samples(&first),
@@ -32,7 +40,7 @@ fn a_page_carries_the_targets_labels_and_reports() {
         [MetricMetadata { metric: "a".into(), kind: MetricKind::Counter, ..MetricMetadata::default() }]
     );
 
-    let second = landed.next();
+    let second = page(1);
     assert_eq!((report(&second, "scrape_series_added"), second.metadata.len()), (0.0, 0));
     let same =
         |b: &scrape::ScrapeBatch| b.samples.iter().find(|s| s.labels.metric() == "b").unwrap().labels.clone();
@@ -314,4 +322,26 @@ fn a_redirect_within_the_host_is_followed_or_not() {
     assert_eq!(report(&landed.next(), "up"), 1.0);
     let (scraper, _landed) = start(&job(&target.address, "follow_redirects: false"));
     assert_eq!(reason(&scraper), "the target answers with status 302 Found");
+}
+
+#[test]
+fn a_url_whose_page_takes_longer_than_the_interval_is_up_and_asked_once_at_a_time() {
+    let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counts = (Arc::clone(&open), Arc::clone(&most));
+    let target = Target::new(move |_, stream| {
+        counts.1.fetch_max(counts.0.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        // What is tested: a page that comes later than the next scrapes are due.
+        std::thread::sleep(Duration::from_millis(250));
+        counts.0.fetch_sub(1, Ordering::SeqCst);
+        ok(stream, "text/plain; version=0.0.4", b"a 1\n");
+    });
+    let urls = [format!("http://{}", target.address)];
+    let (scraper, landed) = start_with(Config::of_urls(&urls, Duration::from_millis(100)).unwrap());
+    let batches = landed.wait("three pages", |batches| {
+        let up = batches.iter().filter(|batch| report(batch, "up") == 1.0).count();
+        (up >= 3).then(|| batches.to_vec())
+    });
+    assert!(batches.is_sorted_by(|one, next| next.time_ms - one.time_ms >= 200), "{batches:?}");
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+    assert_eq!(scraper.targets().active.len(), 1);
 }

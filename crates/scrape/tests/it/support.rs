@@ -14,7 +14,7 @@ use scrape::{
 };
 
 /// Longest wait for something that should happen at once.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A request as the target saw it: the path with its query, and headers in lower case.
 #[derive(Debug, Clone, Default)]
@@ -191,10 +191,14 @@ pub(crate) fn config(text: &str) -> Config {
 
 /// Starts a scraper on a configuration's text.
 pub(crate) fn start(text: &str) -> (Scraper, Landed) {
+    start_with(config(text))
+}
+
+pub(crate) fn start_with(config: Config) -> (Scraper, Landed) {
     let landed = Landed::default();
     let sink = landed.clone();
     let sink = Box::new(move |batch| sink.0.lock().unwrap().push(batch));
-    let scraper = Scraper::start(config(text), Arc::new(parse), sink, Options::new()).unwrap();
+    let scraper = Scraper::start(config, Arc::new(parse), sink, Options::new()).unwrap();
     (scraper, landed)
 }
 

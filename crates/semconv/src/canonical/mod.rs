@@ -5,6 +5,7 @@
 
 use model::Desc;
 
+mod derived;
 mod engine;
 mod gpu;
 mod node;
@@ -12,6 +13,7 @@ mod run;
 mod site;
 mod verdict;
 
+pub use derived::*;
 pub use engine::*;
 pub use gpu::*;
 pub use node::*;
@@ -60,10 +62,10 @@ pub fn all() -> impl Iterator<Item = &'static Desc> {
     TABLES.into_iter().flatten()
 }
 
-/// The metric of this name; that of a histogram is also found by the names of its parts.
+/// The metric of this name, those of recording rules too; that of a histogram is also found by the names of its parts.
 pub fn find(name: &str) -> Option<&'static Desc> {
     if !name.starts_with("tg_") {
-        return None;
+        return DERIVED.iter().find(|desc| desc.name == name);
     }
     let family = ["_bucket", "_count", "_sum"].iter().find_map(|part| name.strip_suffix(part));
     all().find(|desc| {

@@ -24,4 +24,7 @@ metrics! {
     RUN_FLOPS_PER_TOKEN: gauge, "tg_run_flops_per_token", None, RUN, B,
         "Floating-point operations of training a run's model by one token.",
         "Reckoned from the model's shape, not measured.";
+    RUN_RECOMPUTE_FACTOR: gauge, "tg_run_recompute_factor", None, RUN, B,
+        "Floating-point operations that the hardware does over those that the model needs.",
+        "As the trainer says: 1 where nothing is computed again, 4/3 where all activations are.";
 }

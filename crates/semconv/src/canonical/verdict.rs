@@ -12,9 +12,12 @@ metrics! {
     RUN_HANG: gauge, "tg_run_hang", None, &["run_id", "rank"], B,
         "1 while a run makes no progress and this rank holds it up.",
         "The rank is the one that got least far.";
+    RANK_SILENT_SECONDS: gauge, "tg_rank_silent_seconds", Seconds, &["run_id", "rank", "host"], B,
+        "Time since a rank told its last step, while others of the run go on.",
+        "There while the verdict holds only; a rank that never told a step is not silent.";
     RUN_STAGE_IMBALANCE: gauge, "tg_run_stage_imbalance", None, &["run_id", "stage"], B,
         "Own time of a pipeline stage over that of the others.", "A matter of layout, not of hardware.";
-    RUN_SLOWDOWN: gauge, "tg_run_slowdown", None, &["run_id", "class"], B,
+    RUN_SLOWDOWN: gauge, "tg_run_slowdown", None, &["run_id", "class", "level"], B,
         "1 while a run as a whole is slower than it was.", "No single rank is at fault.";
     RUN_ETTR_RATIO: gauge, "tg_run_ettr_ratio", Ratio, &["run_id"], B,
         "Share of a run's time that was spent on steps that counted.",

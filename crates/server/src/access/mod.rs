@@ -90,6 +90,17 @@ impl Caller {
         &self.0.how
     }
 
+    /// How logs and the audit name it.
+    pub(crate) fn named(&self) -> String {
+        match self.how() {
+            How::Token { name, .. } if !name.is_empty() => format!("token {name}"),
+            How::Token { id, .. } => format!("token {}", shown(*id)),
+            How::Certificate(name) => format!("certificate {name}"),
+            How::Server => "the server's token".to_owned(),
+            How::Open | How::Nobody => "somebody".to_owned(),
+        }
+    }
+
     /// Whether by a browser's cookie.
     pub(crate) fn is_in_session(&self) -> bool {
         self.0.is_in_session

@@ -1,6 +1,6 @@
 //! Engines that serve models, and how their pages differ from what is known of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use axum::Json;
 use axum::extract::State;
@@ -14,21 +14,31 @@ use super::{Params, json_number};
 use crate::access::Caller;
 use crate::app::App;
 use crate::clock::now_ms;
-use crate::engines::{self, Model, Replica, Up, Value, Values, Window};
+use crate::engines::{self, Ask, Model, Replica, Up, Value, Values, Window};
 use crate::error::ApiError;
 use crate::query::{AskError, ask_several};
 
 /// The window where none is asked for, and the longest, milliseconds.
 const WINDOW_MS: i64 = 5 * 60_000;
 const WINDOW_MS_MAX: i64 = 31 * 86_400_000;
+/// Models of an answer where nobody says how many, and at most.
+const MODELS: usize = 500;
+const MODELS_MAX: usize = 1_000;
+/// Most replicas of a model that are listed.
+const REPLICAS_MAX: usize = 1_000;
 
 /// Engines by the model that they serve.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EnginesAnswer {
     from: i64,
     to: i64,
+    /// In the order of their names.
     models: Vec<ModelRow>,
-    /// Targets that are engines, those that are down among them.
+    /// How many models there are, those of other pages among them.
+    models_total: usize,
+    /// The last model's name where more come: ask for those `after` it; null where none does.
+    next: Option<String>,
+    /// Targets that are engines of these models, those that are down among them.
     targets: Vec<TargetRow>,
 }
 
@@ -50,7 +60,24 @@ pub(crate) struct ModelRow {
     finished: BTreeMap<String, JsonValue>,
     /// What holds it back; null where nothing is known.
     verdict: Option<VerdictRow>,
+    /// What the settings promise of it: `ttft`, `tpot` and `itl` in seconds, `goodput` as a share of requests; null
+    /// where they promise nothing.
+    #[schema(value_type = Option<BTreeMap<String, Option<f64>>>)]
+    objectives: Option<BTreeMap<&'static str, Option<f64>>>,
+    /// What an hour of one of its cards costs; null where that is not known.
+    price: Option<EnginePriceRow>,
+    /// The first ones of many.
     replicas: Vec<ReplicaRow>,
+    replicas_total: usize,
+}
+
+/// What an hour of a card costs.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EnginePriceRow {
+    usd_per_gpu_hour: f64,
+    gpu_model: String,
+    /// The list of prices that it is from; null where it has no name.
+    revision: Option<String>,
 }
 
 /// How many targets, and how many of them answered last.
@@ -128,6 +155,8 @@ pub(crate) struct TargetRow {
         ("from" = Option<i64>, Query, description = "milliseconds since the epoch; 5 minutes before `to` unless given"),
         ("to" = Option<i64>, Query, description = "milliseconds since the epoch; now unless given"),
         ("model" = Option<String>, Query, description = "of this model only"),
+        ("after" = Option<String>, Query, description = "of models whose names come after this one"),
+        ("limit" = Option<usize>, Query, description = "of so many models at most; 500 unless given, at most 1,000"),
     ),
     responses((status = 200, body = EnginesAnswer), (status = 400, body = crate::error::ErrorBody)))]
 pub(crate) async fn engines(
@@ -137,10 +166,13 @@ pub(crate) async fn engines(
 ) -> Result<Json<EnginesAnswer>, ApiError> {
     let params = Params::of(&uri)?;
     let window = window_of(&params, WINDOW_MS)?;
-    let model = params.get("model").map(str::to_owned);
+    let text = |name| params.get(name).map(str::to_owned);
+    let (model, after) = (text("model"), text("after"));
+    let ask = Ask { window, model, after, limit: params.limit(MODELS, MODELS_MAX)? };
     let scraped = scraped(&app, &caller);
+    let site = app.site.now();
     let (models, up) = ask_several(&app, &caller, move |source, options| {
-        let (models, mut samples) = engines::read(source, options, window, model.as_deref())?;
+        let (models, mut samples) = engines::read(source, options, &ask, &site)?;
         let (up, more) = engines::up(source, options, window)?;
         samples += more;
         Ok(((models, up), samples))
@@ -148,11 +180,14 @@ pub(crate) async fn engines(
     .await
     .map_err(failed)?;
     let known = Known { scraped, up };
+    let last = models.rows.last().filter(|_| models.is_cut);
     Ok(Json(EnginesAnswer {
         from: window.from_ms,
         to: window.to_ms,
-        targets: known.targets(&models),
-        models: models.into_iter().map(|model| known.model(model)).collect(),
+        models_total: models.total,
+        next: last.map(|model| model.name.to_string()),
+        targets: known.targets(&models.rows),
+        models: models.rows.into_iter().map(|model| known.model(model)).collect(),
     }))
 }
 
@@ -176,31 +211,36 @@ pub(super) fn failed(error: AskError) -> ApiError {
     }
 }
 
+/// How targets stand, by job and instance.
+type Scraped = HashMap<(String, String), TargetStatus>;
+
 /// How the targets stand that are scraped here.
-fn scraped(app: &App, caller: &Caller) -> Vec<TargetStatus> {
+fn scraped(app: &App, caller: &Caller) -> Scraped {
     let scraper = app.scraper();
-    scraper.as_ref().filter(|_| !caller.is_bounded()).map(|one| one.targets().active).unwrap_or_default()
+    let all = scraper.as_ref().filter(|_| !caller.is_bounded()).map(|one| one.targets().active);
+    let name = |target: &TargetStatus| {
+        let text = |label| target.labels.get(label).unwrap_or_default().to_owned();
+        (text("job"), text("instance"))
+    };
+    let mut scraped = Scraped::new();
+    for target in all.unwrap_or_default() {
+        scraped.entry(name(&target)).or_insert(target);
+    }
+    scraped
 }
 
 /// What is known of targets.
 struct Known {
-    scraped: Vec<TargetStatus>,
+    scraped: Scraped,
     /// The latest `up`, by job and instance.
     up: Up,
 }
 
 impl Known {
-    fn status(&self, job: &str, instance: &str) -> Option<&TargetStatus> {
-        let is_it = |one: &&TargetStatus| {
-            one.labels.get("job") == Some(job) && one.labels.get("instance") == Some(instance)
-        };
-        self.scraped.iter().find(is_it)
-    }
-
     fn row(&self, replica: &Replica) -> TargetRow {
         let (job, instance) = (&replica.key.job, &replica.key.instance);
-        let status = self.status(job, instance);
-        let up = self.up.get(&(job.to_string(), instance.to_string()));
+        let name = (job.to_string(), instance.to_string());
+        let (status, up) = (self.scraped.get(&name), self.up.get(&name));
         let is_up = match (status, up) {
             (Some(status), _) if status.health != Health::Unknown => status.health == Health::Up,
             (_, Some(up)) => *up > 0.0,
@@ -229,11 +269,12 @@ impl Known {
 
     fn model(&self, model: Model) -> ModelRow {
         let verdict = verdict(&model);
-        let replicas: Vec<ReplicaRow> = model.replicas.iter().map(|replica| self.replica(replica)).collect();
-        let mut targets: BTreeMap<(&str, &str), bool> = BTreeMap::new();
-        for replica in &replicas {
-            *targets.entry((&replica.job, &replica.instance)).or_default() |= replica.up;
+        let mut targets: BTreeMap<(String, String), bool> = BTreeMap::new();
+        for row in model.replicas.iter().map(|replica| self.row(replica)) {
+            *targets.entry((row.job, row.instance)).or_default() |= row.up;
         }
+        let listed = model.replicas.iter().take(REPLICAS_MAX);
+        let replicas: Vec<ReplicaRow> = listed.map(|replica| self.replica(replica)).collect();
         let targets = TargetCount { up: targets.values().filter(|up| **up).count(), total: targets.len() };
         ModelRow {
             model: model.name.to_string(),
@@ -248,7 +289,14 @@ impl Known {
                 .map(|(reason, count)| (reason, json_number(count)))
                 .collect(),
             verdict,
+            objectives: model.objectives,
+            price: model.price.map(|price| EnginePriceRow {
+                usd_per_gpu_hour: price.usd_per_gpu_hour,
+                gpu_model: price.gpu_model,
+                revision: price.revision,
+            }),
             replicas,
+            replicas_total: model.replicas.len(),
         }
     }
 

@@ -12,10 +12,11 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::incidents::sees;
-use super::{Params, shown};
+use super::{Cursor, Params, next, shown, unreadable};
 use crate::access::Caller;
 use crate::app::{App, Shared, read};
 use crate::clock::to_ms;
+use crate::engines::ENGINE_EVENT;
 use crate::error::ApiError;
 
 /// Events in one answer, unless fewer are asked for.
@@ -54,7 +55,8 @@ pub(crate) struct EventRow {
 
 /// Events, the latest first.
 ///
-/// A caller that sees a part of all projects is shown those of its own runs.
+/// A caller that sees a part of all projects is shown those of its own runs, and of engines whose series are of
+/// its projects.
 #[utoipa::path(get, operation_id = "listEvents", path = "/api/tg/v1/events",
     params(
         ("from" = Option<i64>, Query, description = "milliseconds since the epoch"),
@@ -85,31 +87,21 @@ pub(crate) async fn list(
         let until = Instant::now() + TIME_MAX;
         let mut page =
             Page { shared, caller: &caller, limit, until, skipped: cursor, at: (i64::MAX, 0), answer };
-        shared.store.events(&ask, &mut |event| page.take(event)).map_err(|error| {
-            tracing::error!(%error, "cannot read events");
-            ApiError::internal(error.to_string())
-                .hint("`truegauge doctor` and the server's log say what is damaged")
-        })?;
+        shared
+            .store
+            .events(&ask, &mut |event| page.take(event))
+            .map_err(|error| unreadable("events", &error))?;
         Ok(Json(page.answer))
     })
     .await
 }
 
-/// Where an answer ended: a time, and how many events of it are done with.
-type Cursor = (i64, usize);
-
 fn asked(params: &Params) -> Result<(EventAsk, usize, Cursor), ApiError> {
-    let ns = |name: &str, of_a_milli: i64| {
-        let ms = params.number::<i64>(name)?;
-        Ok::<_, ApiError>(ms.map(|ms| ms.saturating_mul(NANOS_PER_MILLI).saturating_add(of_a_milli)))
-    };
-    let cursor = params.get("cursor").map(cursor).transpose()?;
-    let from = ns("from", 0)?.unwrap_or(i64::MIN);
-    let to = cursor.map(|(time_ns, _)| time_ns).or(ns("to", NANOS_PER_MILLI - 1)?).unwrap_or(i64::MAX);
-    let limit = params.number("limit")?.unwrap_or(LIMIT);
-    if !(1..=LIMIT_MAX).contains(&limit) {
-        return Err(ApiError::bad(format!("`limit` is {limit}, 1 to {LIMIT_MAX} are possible")));
-    }
+    let cursor = params.cursor()?;
+    let from = params.time_ns("from", 0)?.unwrap_or(i64::MIN);
+    let to =
+        cursor.map(|(time_ns, _)| time_ns).or(params.time_ns("to", NANOS_PER_MILLI - 1)?).unwrap_or(i64::MAX);
+    let limit = params.limit(LIMIT, LIMIT_MAX)?;
     let ask = EventAsk {
         time_ns: from..=to,
         kinds: params.get("kind").map(kinds).transpose()?,
@@ -119,12 +111,6 @@ fn asked(params: &Params) -> Result<(EventAsk, usize, Cursor), ApiError> {
         severity_min: params.get("severity").map(severity).transpose()?.unwrap_or_default(),
     };
     Ok((ask, limit, cursor.unwrap_or((i64::MIN, 0))))
-}
-
-fn cursor(text: &str) -> Result<Cursor, ApiError> {
-    let parts =
-        text.split_once('.').and_then(|(time, count)| Some((time.parse().ok()?, count.parse().ok()?)));
-    parts.ok_or_else(|| ApiError::bad("`cursor` is not one of an answer's `next`"))
 }
 
 fn kinds(text: &str) -> Result<Vec<String>, ApiError> {
@@ -165,7 +151,7 @@ impl Page<'_> {
         let is_seen = self.is_seen(&event);
         let is_full = is_seen && !is_done && self.answer.events.len() >= self.limit;
         if is_full || Instant::now() >= self.until {
-            self.answer.next = Some(format!("{}.{}", self.at.0, self.at.1));
+            self.answer.next = Some(next(self.at));
             return ControlFlow::Break(());
         }
         if is_seen {
@@ -179,7 +165,9 @@ impl Page<'_> {
 
     fn is_seen(&self, event: &Event) -> bool {
         let of_run = || event.label("run_id").is_some_and(|id| sees(self.shared, self.caller, id));
-        !self.caller.is_bounded() || of_run()
+        // An engine is of no run; its series say whose it is.
+        let of_engine = || event.kind == ENGINE_EVENT && self.caller.sees_labels(|name| event.label(name));
+        !self.caller.is_bounded() || of_run() || of_engine()
     }
 }
 

@@ -14,7 +14,7 @@ use store::Scope;
 use utoipa::ToSchema;
 
 use super::run::attribute;
-use super::{Params, shown};
+use super::{Cursor, Params, next, shown, unreadable};
 use crate::access::Caller;
 use crate::app::{App, Shared, read};
 use crate::clock::to_ms;
@@ -97,31 +97,20 @@ pub(crate) async fn logs(
             super::find_run(shared, &caller, run)?;
         }
         let mut page = Page::new(shared, &caller, limit, cursor);
-        shared.store.records(&asked, &mut |record| page.take(record)).map_err(|error| {
-            tracing::error!(%error, "cannot read log records");
-            ApiError::internal(error.to_string())
-                .hint("`truegauge doctor` and the server's log say what is damaged")
-        })?;
+        shared
+            .store
+            .records(&asked, &mut |record| page.take(record))
+            .map_err(|error| unreadable("log records", &error))?;
         Ok(Json(page.answer))
     })
     .await
 }
 
-/// Where an answer ended: the time of its last record, and how many of that time were shown.
-type Cursor = (i64, usize);
-
 fn asked(params: &Params) -> Result<(RecordAsk, usize, Cursor), ApiError> {
-    let ns = |name: &str, of_a_milli: i64| {
-        let ms = params.number::<i64>(name)?;
-        Ok::<_, ApiError>(ms.map(|ms| ms.saturating_mul(NANOS_PER_MILLI).saturating_add(of_a_milli)))
-    };
-    let cursor = params.get("cursor").map(cursor).transpose()?;
-    let from = cursor.map(|(time_ns, _)| time_ns).or(ns("from", 0)?).unwrap_or(i64::MIN);
-    let to = ns("to", NANOS_PER_MILLI - 1)?.unwrap_or(i64::MAX);
-    let limit = params.number("limit")?.unwrap_or(LIMIT);
-    if !(1..=LIMIT_MAX).contains(&limit) {
-        return Err(ApiError::bad(format!("`limit` is {limit}, 1 to {LIMIT_MAX} are possible")));
-    }
+    let cursor = params.cursor()?;
+    let from = cursor.map(|(time_ns, _)| time_ns).or(params.time_ns("from", 0)?).unwrap_or(i64::MIN);
+    let to = params.time_ns("to", NANOS_PER_MILLI - 1)?.unwrap_or(i64::MAX);
+    let limit = params.limit(LIMIT, LIMIT_MAX)?;
     let asked = RecordAsk {
         run: params.get("run_id").map(super::run_id).transpose()?,
         time_ns: from..=to,
@@ -130,12 +119,6 @@ fn asked(params: &Params) -> Result<(RecordAsk, usize, Cursor), ApiError> {
         trace: params.get("trace").map(trace).transpose()?,
     };
     Ok((asked, limit, cursor.unwrap_or((i64::MIN, 0))))
-}
-
-fn cursor(text: &str) -> Result<Cursor, ApiError> {
-    let parts =
-        text.split_once('.').and_then(|(time, count)| Some((time.parse().ok()?, count.parse().ok()?)));
-    parts.ok_or_else(|| ApiError::bad("`cursor` is not one of an answer's `next`"))
 }
 
 fn severity(text: &str) -> Result<u8, ApiError> {
@@ -211,8 +194,8 @@ impl<'s> Page<'s> {
         ControlFlow::Continue(())
     }
 
-    fn end(&mut self, (time_ns, count): Cursor) -> ControlFlow<()> {
-        self.answer.next = Some(format!("{time_ns}.{count}"));
+    fn end(&mut self, at: Cursor) -> ControlFlow<()> {
+        self.answer.next = Some(next(at));
         ControlFlow::Break(())
     }
 

@@ -58,6 +58,7 @@ impl Metric {
         let placed =
             || shared.sources.step_lines.of(shared, run, series).and_then(|line| line.at(series.time_ns.1));
         let About { kind, unit, help, caveat, .. } = catalog.about(&shared.store, series.labels.metric());
+        let unit = if counts(series.labels.metric(), kind) { String::new() } else { unit };
         let grows = kind != MetricKind::Unknown && only_grows(series.labels.metric(), kind);
         let kind = if grows { MetricKind::Counter } else { MetricKind::Gauge };
         Self {
@@ -76,6 +77,12 @@ impl Metric {
             caveat,
         }
     }
+}
+
+/// Whether a series counts what a histogram or summary measures: the unit is that of what is counted.
+fn counts(metric: &str, kind: MetricKind) -> bool {
+    let of_parts = matches!(kind, MetricKind::Histogram | MetricKind::GaugeHistogram | MetricKind::Summary);
+    of_parts && (metric.ends_with("_bucket") || metric.ends_with("_count"))
 }
 
 /// The series of a run, without their points.

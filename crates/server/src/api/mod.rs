@@ -1,9 +1,14 @@
 //! The HTTP API: one table of routes, one file a noun.
 
 mod access;
+mod alerts;
+mod backtest;
 mod backup;
+mod calc;
+mod calc_tools;
 mod compare;
 mod complete;
+mod deliveries;
 mod engines;
 mod engines_vocabulary;
 mod events;
@@ -11,6 +16,7 @@ mod explain;
 mod export;
 mod export_selected;
 mod fleet;
+mod health;
 mod incidents;
 mod logs;
 mod metrics;
@@ -18,9 +24,13 @@ pub(crate) mod missing;
 mod points;
 pub(crate) mod prometheus;
 pub(crate) mod push;
+mod remediation;
 mod root;
 mod run;
+mod run_figures;
 mod runs;
+mod saved_rules;
+mod silences;
 mod status;
 mod storage;
 mod stored;
@@ -34,8 +44,8 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Query};
 use axum::http::{HeaderMap, StatusCode, Uri, Version, header};
 use axum::middleware;
-use axum::routing::{MethodRouter, delete, get, patch, post};
-use model::{RunId, RunRecord};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
+use model::{NANOS_PER_MILLI, RunId, RunRecord};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use utoipa::OpenApi;
@@ -45,6 +55,7 @@ use crate::app::{App, Shared};
 use crate::error::ApiError;
 use crate::guard;
 use crate::otlp;
+pub(crate) use timeline::goodput_ratio;
 
 /// Largest JSON body, bytes.
 pub(crate) const JSON_BYTES_MAX: usize = 1 << 20;
@@ -67,11 +78,13 @@ pub(crate) fn table() -> Vec<Row> {
         row("GET", "/api/tg/v1/filter", get(runs::filter_keys)),
         row("GET", "/api/tg/v1/runs/{run_id}", get(run::show)),
         row("PATCH", "/api/tg/v1/runs/{run_id}", patch(run::change)),
+        row("GET", "/api/tg/v1/runs/figures", get(run_figures::list)),
         row("DELETE", "/api/tg/v1/runs/{run_id}", delete(run::remove)),
         row("POST", "/api/tg/v1/runs/{run_id}/restore", post(run::restore)),
         row("GET", "/api/tg/v1/runs/{run_id}/metrics", get(metrics::list)),
         row("GET", "/api/tg/v1/runs/{run_id}/missing", get(missing::list)),
         row("GET", "/api/tg/v1/runs/{run_id}/points", get(points::one)),
+        row("GET", "/api/tg/v1/runs/{run_id}/health", get(health::show)),
         row("GET", "/api/tg/v1/runs/{run_id}/timeline", get(timeline::show)),
         row("GET", "/api/tg/v1/runs/{run_id}/training", get(training::show)),
         row("GET", "/api/tg/v1/runs/{run_id}/export", get(export::export)),
@@ -83,6 +96,26 @@ pub(crate) fn table() -> Vec<Row> {
         row("GET", "/api/tg/v1/fleet/gpus", get(fleet::gpus)),
         row("GET", "/api/tg/v1/incidents", get(incidents::list)),
         row("POST", "/api/tg/v1/incidents/close", post(incidents::close)),
+        row("GET", "/api/tg/v1/alerts/summary", get(alerts::summary)),
+        row("GET", "/api/tg/v1/alerts/history", get(alerts::history)),
+        row("GET", "/api/tg/v1/silences", get(silences::list)),
+        row("POST", "/api/tg/v1/silences", post(silences::add)),
+        row("DELETE", "/api/tg/v1/silences/{id}", delete(silences::end)),
+        row("GET", "/api/tg/v1/deliveries", get(deliveries::list)),
+        row("POST", "/api/tg/v1/rules/backtest", post(backtest::backtest)),
+        row("POST", "/api/tg/v1/rules/check", post(backtest::check)),
+        row("GET", "/api/tg/v1/rules/{name}", get(backtest::show)),
+        row("GET", "/api/tg/v1/rules/files", get(saved_rules::list)),
+        row("GET", "/api/tg/v1/rules/files/{name}", get(saved_rules::show)),
+        row("PUT", "/api/tg/v1/rules/files/{name}", put(saved_rules::save)),
+        row("DELETE", "/api/tg/v1/rules/files/{name}", delete(saved_rules::remove)),
+        row("GET", "/api/tg/v1/remediation", get(remediation::show)),
+        row("GET", "/api/tg/v1/remediation/audit", get(remediation::audit)),
+        row("POST", "/api/tg/v1/remediation/propose", post(remediation::propose)),
+        row("POST", "/api/tg/v1/remediation/replay", post(remediation::replay)),
+        row("POST", "/api/tg/v1/remediation/{id}/approve", post(remediation::approve)),
+        row("POST", "/api/tg/v1/remediation/{id}/reject", post(remediation::reject)),
+        row("POST", "/api/tg/v1/remediation/{id}/state", post(remediation::state)),
         row("POST", "/api/tg/v1/backup", post(backup::make)),
         row("POST", "/api/tg/v1/points", post(points::many)),
         row("GET", "/api/tg/v1/stream", get(stream::stream)),
@@ -94,6 +127,8 @@ pub(crate) fn table() -> Vec<Row> {
         row("POST", "/api/tg/v1/tokens", post(access::create)),
         row("DELETE", "/api/tg/v1/tokens/{id}", delete(access::revoke)),
         row("POST", "/api/tg/v1/push", post(push::push)),
+        row("GET", "/api/tg/v1/calc", get(calc_tools::list)),
+        row("POST", "/api/tg/v1/calc/{tool}", post(calc::calculate)),
         row("GET", "/api/tg/v1/complete", get(complete::complete)),
         row("GET", "/api/tg/v1/explain", get(explain::explain)),
         row("GET", "/api/tg/v1/engines", get(engines::engines)),
@@ -142,18 +177,40 @@ pub(crate) fn routes() -> Vec<crate::Route> {
         missing::list,
         points::one,
         points::many,
+        health::show,
         timeline::show,
         training::show,
         export::export,
         export_selected::export,
+        alerts::summary,
+        alerts::history,
+        silences::list,
+        silences::add,
+        silences::end,
+        deliveries::list,
+        backtest::backtest,
+        backtest::check,
+        backtest::show,
+        saved_rules::list,
+        saved_rules::show,
+        saved_rules::save,
+        saved_rules::remove,
         backup::make,
         compare::compare,
+        run_figures::list,
         logs::logs,
         events::list,
         fleet::nodes,
         fleet::gpus,
         incidents::list,
         incidents::close,
+        remediation::show,
+        remediation::audit,
+        remediation::propose,
+        remediation::replay,
+        remediation::approve,
+        remediation::reject,
+        remediation::state,
         stream::stream,
         access::session,
         access::logout,
@@ -163,6 +220,8 @@ pub(crate) fn routes() -> Vec<crate::Route> {
         access::create,
         access::revoke,
         push::push,
+        calc_tools::list,
+        calc::calculate,
         complete::complete,
         explain::explain,
         engines::engines,
@@ -246,6 +305,59 @@ impl Params {
             })
             .transpose()
     }
+
+    /// Whether something is asked for by `true`.
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, ApiError> {
+        match self.get(name) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(other) => {
+                Err(ApiError::bad(format!("`{name}` is `{}`, `true` or `false` is wanted", shown(other))))
+            }
+        }
+    }
+
+    /// How many rows are asked for at most: `limit`.
+    pub(crate) fn limit(&self, default: usize, max: usize) -> Result<usize, ApiError> {
+        let limit = self.number("limit")?.unwrap_or(default);
+        if (1..=max).contains(&limit) {
+            return Ok(limit);
+        }
+        Err(ApiError::bad(format!("`limit` is {limit}, 1 to {max} are possible")))
+    }
+
+    /// Where to go on: `cursor`.
+    pub(crate) fn cursor(&self) -> Result<Option<Cursor>, ApiError> {
+        let parts = |text: &str| {
+            let (time_ns, count) = text.split_once('.')?;
+            Some((time_ns.parse().ok()?, count.parse().ok()?))
+        };
+        let wrong = || {
+            ApiError::bad("`cursor` is not one of an answer's `next`")
+                .hint("leave it out to begin at the first")
+        };
+        self.get("cursor").map(|text| parts(text).ok_or_else(wrong)).transpose()
+    }
+
+    /// A time, given in milliseconds, as nanoseconds; `of_a_milli` of them are within it.
+    pub(crate) fn time_ns(&self, name: &str, of_a_milli: i64) -> Result<Option<i64>, ApiError> {
+        let ms = self.number::<i64>(name)?;
+        Ok(ms.map(|ms| ms.saturating_mul(NANOS_PER_MILLI).saturating_add(of_a_milli)))
+    }
+}
+
+/// Where an answer in order of time ended: a time in nanoseconds, and how many rows of it are done with.
+pub(crate) type Cursor = (i64, usize);
+
+/// A cursor as an answer gives it.
+pub(crate) fn next((time_ns, count): Cursor) -> String {
+    format!("{time_ns}.{count}")
+}
+
+/// An answer for what the store could not read; `what` names it.
+pub(crate) fn unreadable(what: &str, error: &impl std::fmt::Display) -> ApiError {
+    tracing::error!(%error, what, "cannot be read");
+    ApiError::internal(error.to_string()).hint("`truegauge doctor` and the server's log say what is damaged")
 }
 
 /// Reads a JSON body; what is wrong is said with its place.

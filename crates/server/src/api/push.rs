@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use prost::Message;
+use store::Scope;
 use tokio::sync::OwnedSemaphorePermit;
 use wire::push::{CONTENT_TYPE, DECOMPRESSED_BYTES_MAX, PushError, Read};
 
@@ -101,6 +102,8 @@ impl Checked {
             Read::Node(request) => {
                 // A node is nobody's project.
                 caller.check_unbounded()?;
+                // What a node tells is acted on: whoever may send runs may not tell it.
+                caller.check(&[Scope::Agent])?;
                 Ok(Self::Node(Box::new(node::check(app, request).map_err(unusable)?)))
             }
         }

@@ -18,6 +18,7 @@ use crate::clock::{now_ns, to_ms};
 use crate::error::ApiError;
 use crate::ingest::{DESCRIPTION_BYTES_MAX, REFUSED_PREFIX, TAG_BYTES_MAX, tag_usable};
 use crate::otlp::has_telemetry;
+use crate::remediation::failed_key;
 use crate::upkeep::UNDO_SECONDS;
 
 /// Sessions shown, newest first to be kept.
@@ -49,6 +50,8 @@ pub(crate) struct AttemptRow {
     ended_ms: Option<i64>,
     job_token: String,
     restart_count: u32,
+    /// Why it failed, where an action of remediation ended it.
+    failed: Option<String>,
 }
 
 /// One process's time with the run.
@@ -77,6 +80,10 @@ fn answer(shared: &Shared, run: Arc<RunRecord>) -> RunAnswer {
         ended_ms: attempt_end_ns(&run, attempt.number, now_ns).map(to_ms),
         job_token: attempt.job_token.clone(),
         restart_count: attempt.restart_count,
+        failed: match run.attributes.get(&failed_key(attempt.number)) {
+            Some(AttributeValue::Text(why)) => Some(why.clone()),
+            _ => None,
+        },
     });
     let sessions =
         run.sessions.iter().skip(run.sessions.len().saturating_sub(SESSIONS_MAX)).map(|session| SessionRow {

@@ -96,6 +96,18 @@ pub(crate) struct RunRow {
     points: u64,
     series: u64,
     metric: Option<LastValue>,
+    /// The worst that holds it up; null where nothing is known to.
+    verdict: Option<WorstRow>,
+    /// How far its slowest rank is from the median, over the median.
+    spread: Option<f64>,
+}
+
+/// What holds a run up, in a few words.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WorstRow {
+    claim: String,
+    /// `page`, `warn` or `info`.
+    level: String,
 }
 
 /// A metric's latest value.
@@ -237,6 +249,12 @@ impl<'a> Entry<'a> {
             series: facts.series,
             metric: last
                 .map(|(name, value)| LastValue { name: name.to_string(), last: super::json_number(value) }),
+            verdict: self
+                .shared
+                .verdicts
+                .worst(run.id())
+                .map(|worst| WorstRow { claim: worst.claim, level: worst.level }),
+            spread: self.shared.verdicts.spread(run.id()),
         }
     }
 }

@@ -28,12 +28,24 @@ const TOPICS_MAX: usize = 100;
 /// Events that wait for a slow reader before it is cut off.
 const WAITING_MAX: usize = 256;
 
+/// Topics that are told without saying what of them changed, and whether they are for those alone who see
+/// all projects.
+const PLAIN: [(&str, bool); 2] = [("alerts", false), ("remediation", true)];
+const HINT: &str = "topics are `runs`, `run:<id>`, `fleet`, `alerts` and `remediation`, several with commas";
+
 /// What a stream is about.
 #[derive(Debug, Clone, Default)]
 struct Topics {
     runs: bool,
     fleet: bool,
+    plain: Vec<&'static str>,
     each: Vec<RunId>,
+}
+
+impl Topics {
+    fn is_for_all_seeing(&self) -> bool {
+        self.fleet || PLAIN.iter().any(|(name, all)| *all && self.plain.contains(name))
+    }
 }
 
 /// What a stream is about, and who reads it.
@@ -72,18 +84,24 @@ pub(crate) struct RunEvent {
     state: &'static str,
 }
 
+/// Data of `event: alerts` and `event: remediation`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PlainEvent {
+    time_ms: i64,
+}
+
 /// Data of `event: ping`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Ping {
     time_ms: i64,
 }
 
-/// Changes as they come: `runs`, `run` and `fleet` events at most once a second, `ping` every ten.
+/// Changes as they come: `runs`, `run`, `fleet`, `alerts` and `remediation` events at most once a second, `ping` every ten.
 ///
 /// Each event's `id` is a cursor; sent back as `Last-Event-ID`, what was missed comes first.
 #[utoipa::path(get, operation_id = "stream", path = "/api/tg/v1/stream",
     params(
-        ("topics" = String, Query, description = "`runs`, `run:<id>`, `fleet`, several with commas; `fleet` is for who sees all projects"),
+        ("topics" = String, Query, description = "`runs`, `run:<id>`, `fleet`, `alerts`, `remediation`, several with commas; `fleet` and `remediation` are for who sees all projects"),
         ("Last-Event-ID" = Option<String>, Header, description = "the latest `id` seen"),
     ),
     responses(
@@ -97,7 +115,7 @@ pub(crate) async fn stream(
     headers: HeaderMap,
 ) -> Result<Sse<ReceiverStream<Result<Event, Infallible>>>, ApiError> {
     let topics = topics(&Params::of(&uri)?)?;
-    if topics.fleet {
+    if topics.is_for_all_seeing() {
         caller.check_unbounded()?;
     }
     let seen = headers.get("last-event-id").and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
@@ -114,16 +132,18 @@ pub(crate) async fn stream(
 }
 
 fn topics(params: &Params) -> Result<Topics, ApiError> {
-    let hint = "topics are `runs`, `run:<id>` and `fleet`, several with commas";
-    let text = params.get("topics").ok_or_else(|| ApiError::bad("`topics` is missing").hint(hint))?;
+    let text = params.get("topics").ok_or_else(|| ApiError::bad("`topics` is missing").hint(HINT))?;
     let mut topics = Topics::default();
     for word in text.split(',') {
         match word.strip_prefix("run:").map(RunId::parse) {
             Some(Some(id)) => topics.each.push(id),
             None if word == "runs" => topics.runs = true,
             None if word == "fleet" => topics.fleet = true,
+            None if PLAIN.iter().any(|(name, _)| *name == word) => {
+                topics.plain.extend(PLAIN.iter().map(|(name, _)| *name).filter(|name| *name == word));
+            }
             _ => {
-                return Err(ApiError::bad(format!("`{}` is not a topic", super::shown(word))).hint(hint));
+                return Err(ApiError::bad(format!("`{}` is not a topic", super::shown(word))).hint(HINT));
             }
         }
     }
@@ -226,7 +246,11 @@ fn tell_fleet(
     send: &Sender,
 ) -> bool {
     let all = change.is_none();
-    let FleetChange { hosts, incidents } = change.unwrap_or_default();
+    let FleetChange { hosts, incidents, topics } = change.unwrap_or_default();
+    let mut plain = about.topics.plain.iter().filter(|name| all || topics.contains(*name));
+    if !plain.all(|name| put(send, name, cursor, &PlainEvent { time_ms })) {
+        return false;
+    }
     if !about.topics.fleet || !(all || incidents || !hosts.is_empty()) {
         return true;
     }

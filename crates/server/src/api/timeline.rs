@@ -92,6 +92,16 @@ pub(crate) async fn show(
     .await
 }
 
+/// The productive share of a run's time, as its spans tell it; none where none does.
+pub(crate) fn goodput_ratio(shared: &Shared, run: &RunRecord) -> Option<f64> {
+    if !crate::otlp::has_telemetry(run) {
+        return None;
+    }
+    let caller = Caller::everything();
+    let of = Of { shared, caller: &caller, run, id: run.id() };
+    breakdown::goodput_ratio(&of).unwrap_or_default()
+}
+
 /// Whose spans are asked for, and by whom.
 struct Of<'a> {
     shared: &'a Shared,

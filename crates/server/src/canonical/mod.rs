@@ -43,6 +43,8 @@ pub(crate) enum Origin {
     Agent,
     /// Anybody else: the names are the sender's.
     Elsewhere,
+    /// Anybody who sends OpenTelemetry, processes of runs among them.
+    Telemetry,
 }
 
 /// See the module.
@@ -170,7 +172,9 @@ impl Canon {
         inner.cards.begin(now_ns());
         let mut left = Left::default();
         match origin {
-            Origin::Elsewhere => inner.originals(&self.vocabulary, store, batch, &mut left),
+            Origin::Elsewhere | Origin::Telemetry => {
+                inner.originals(&self.vocabulary, store, batch, &mut left);
+            }
             Origin::Agent => inner.agents(store, batch, &mut left),
         }
         let made = inner.targets.finish(store, batch);

@@ -15,6 +15,8 @@ pub struct AlertingConfig {
     pub headers: Vec<(String, Secret)>,
     /// Certificates that theirs are checked against.
     pub ca_file: Option<PathBuf>,
+    /// Who else is told, of which alerts, in groups.
+    pub receivers_file: Option<PathBuf>,
     /// How often a firing alert is told again.
     pub resend_delay: Duration,
     /// Most alerts that wait for one Alertmanager.
@@ -33,6 +35,7 @@ impl Default for AlertingConfig {
             alertmanagers: Vec::new(),
             headers: Vec::new(),
             ca_file: None,
+            receivers_file: None,
             resend_delay: Duration::from_mins(1),
             queue_max: 10_000,
             time_max: Duration::from_secs(10),
@@ -43,7 +46,7 @@ impl Default for AlertingConfig {
 }
 
 /// Those settings.
-pub(super) const FIELDS: [Field; 11] = [
+pub(super) const FIELDS: [Field; 12] = [
     field(
         "starter_rules",
         "starter-rules",
@@ -111,6 +114,17 @@ pub(super) const FIELDS: [Field; 11] = [
         },
     ),
     field(
+        "alerting_receivers_file",
+        "alerting-receivers-file",
+        Shape::Path,
+        "",
+        "File in TOML of receivers that are told of alerts: webhooks, Slack, and which alerts go to whom",
+        |c, v| {
+            c.alerting.receivers_file = Some(PathBuf::from(one(v)?));
+            Ok(())
+        },
+    ),
+    field(
         "alerting_resend_delay",
         "alerting-resend-delay",
         Shape::Duration,
@@ -126,7 +140,7 @@ pub(super) const FIELDS: [Field; 11] = [
         "alerting-queue-max",
         Shape::Number,
         "10000",
-        "Most alerts that wait for one Alertmanager; beyond it the oldest are dropped and counted",
+        "Most alerts that wait for one Alertmanager, where beyond it the oldest are dropped and counted; and most that the receivers of the file are told of at a time",
         |c, v| {
             c.alerting.queue_max = usize::try_from(number(one(v)?)?).unwrap_or(usize::MAX);
             Ok(())
@@ -137,7 +151,7 @@ pub(super) const FIELDS: [Field; 11] = [
         "alerting-time-max",
         Shape::Duration,
         "10s",
-        "Longest time of one request to an Alertmanager before it is tried again",
+        "Longest time of one request to an Alertmanager or receiver before it is tried again",
         |c, v| {
             c.alerting.time_max = duration(one(v)?)?;
             Ok(())

@@ -275,7 +275,7 @@ pub(super) const FIELDS: [Field; 20] = [
 ];
 
 /// Reads `Name: value`; an error does not repeat the value.
-pub(super) fn header(text: &str) -> Result<(String, Secret), String> {
+pub(crate) fn header(text: &str) -> Result<(String, Secret), String> {
     let wrong = || "a header is written `Name: value`".to_owned();
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
     let (name, value) = (name.trim(), value.trim());

@@ -1,17 +1,19 @@
 //! Which cards serve a model: those of the replica's pod, else those of its host where nobody else can be meant.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use insight::serving::Serving;
 use model::Labels;
-use promql::QueryError;
+use promql::notation::pattern_of;
+use promql::{QueryError, Select, Series, Source, SourceError};
 use semconv::canonical::{
     GPU_BUSY_RATIO, GPU_DRAM_ACTIVE_RATIO, GPU_OWNER_INFO, GPU_POWER_LIMIT_WATTS, GPU_POWER_WATTS,
     GPU_TENSOR_ACTIVE_RATIO,
 };
 
-use super::gather::{Asker, quoted};
+use super::gather::{Asker, quoted, selector};
+use super::near::{Near, Part};
 use super::{KEY_LABELS, Key, SIGNS};
 
 /// Most cards that are asked for by name.
@@ -38,14 +40,36 @@ struct Owned {
     owner: String,
 }
 
-/// Finds the cards of every model.
-pub(crate) fn read(asker: &Asker<'_>, keys: &BTreeSet<Key>) -> Result<BTreeMap<Arc<str>, Cards>, QueryError> {
-    let owned = owned(asker)?;
+/// The cards of models, by model.
+pub(super) type ByModel = BTreeMap<Arc<str>, Cards>;
+
+/// Hosts on which some models may be, as [`host_key`] names them.
+pub(super) type Hosts = HashSet<String>;
+
+/// Finds the cards of every model of these replicas, and the hosts that can have some; `all` are those of other
+/// models too.
+pub(super) fn read(
+    asker: &Asker<'_>,
+    near: &Near<'_>,
+    keys: &BTreeSet<Key>,
+    all: &BTreeSet<Key>,
+) -> Result<(ByModel, Hosts), QueryError> {
     let pods = pods(asker)?;
+    let around = Around {
+        near,
+        pods: pods.values().map(|(_, pod)| pod.as_str()).collect(),
+        hosts: keys.iter().map(|key| host_key(host_of(&key.instance))).collect(),
+    };
+    let owned = owned(asker, &around)?;
+    let places = Places::of(&owned, all);
     let mut of_model: BTreeMap<Arc<str>, (BTreeSet<&str>, Option<String>)> = BTreeMap::new();
+    let mut hosts = Hosts::new();
     for key in keys {
+        hosts.insert(host_key(host_of(&key.instance)));
+        let of_pod = pods.get(key).and_then(|(_, pod)| places.of_pod.get(pod.as_str()));
+        hosts.extend(of_pod.into_iter().flatten().map(|one| host_key(&one.host)));
         let (found, reason) = of_model.entry(key.model.clone()).or_default();
-        match join(key, keys, &pods, &owned) {
+        match places.join(key, pods.get(key)) {
             Ok(uuids) => found.extend(uuids),
             Err(why) => *reason = reason.take().or(Some(why)),
         }
@@ -57,11 +81,29 @@ pub(crate) fn read(asker: &Asker<'_>, keys: &BTreeSet<Key>) -> Result<BTreeMap<A
         Some(reason) => Cards { reason, ..Cards::default() },
         None => together(&uuids, &did),
     };
-    Ok(of_model.into_iter().map(|(model, found)| (model, cards(found))).collect())
+    Ok((of_model.into_iter().map(|(model, found)| (model, cards(found))).collect(), hosts))
 }
 
-fn owned(asker: &Asker<'_>) -> Result<Vec<Owned>, QueryError> {
-    let found = asker.ask(&format!("last_over_time({}[{}])", GPU_OWNER_INFO.name, asker.window().range()))?;
+/// Owners of cards that can be those of some replicas.
+struct Around<'a, 'n> {
+    near: &'a Near<'n>,
+    pods: HashSet<&'a str>,
+    hosts: Hosts,
+}
+
+impl Source for Around<'_, '_> {
+    fn select<'s>(&'s self, select: &Select<'_>) -> Result<Vec<Box<dyn Series + 's>>, SourceError> {
+        let is_near = |labels: &Arc<Labels>| {
+            self.pods.contains(labels.get("pod").unwrap_or_default())
+                || self.hosts.contains(&host_key(labels.get("host").unwrap_or_default()))
+        };
+        self.near.select_part(Part::Owners, select, None, &|all| all.iter().map(is_near).collect())
+    }
+}
+
+fn owned(asker: &Asker<'_>, around: &Around<'_, '_>) -> Result<Vec<Owned>, QueryError> {
+    let text = format!("last_over_time({}[{}])", GPU_OWNER_INFO.name, asker.window().range());
+    let found = asker.ask_of(around, &text)?;
     let owned = |labels: &Labels| {
         let text = |name: &str| labels.get(name).unwrap_or_default().to_owned();
         let owner = ["run_id", "job_id", "namespace", "pod"].map(text).join("\n");
@@ -75,7 +117,7 @@ fn owned(asker: &Asker<'_>) -> Result<Vec<Owned>, QueryError> {
 fn pods(asker: &Asker<'_>) -> Result<BTreeMap<Key, (String, String)>, QueryError> {
     let text = format!(
         "group by ({KEY_LABELS}, namespace, pod) (last_over_time({}[{}]))",
-        asker.selector("=~", SIGNS),
+        selector("=~", SIGNS),
         asker.window().range()
     );
     let pod = |labels: &Labels| {
@@ -87,43 +129,57 @@ fn pods(asker: &Asker<'_>) -> Result<BTreeMap<Key, (String, String)>, QueryError
     Ok(pods.filter(|(_, (_, pod))| !pod.is_empty()).collect())
 }
 
-/// The cards of a replica, or why they can't be told.
-fn join<'o>(
-    key: &Key,
-    keys: &BTreeSet<Key>,
-    pods: &BTreeMap<Key, (String, String)>,
-    owned: &'o [Owned],
-) -> Result<Vec<&'o str>, String> {
-    if let Some((namespace, pod)) = pods.get(key) {
-        let of_pod = |one: &&Owned| one.pod == *pod && (namespace.is_empty() || one.namespace == *namespace);
-        let uuids: Vec<&str> = owned.iter().filter(of_pod).map(|one| &*one.uuid).collect();
-        return if uuids.is_empty() {
-            Err(format!("no card is known to be of the pod {pod}"))
-        } else {
-            Ok(uuids)
-        };
+/// Who has cards and who serves, by pod and by host.
+#[derive(Default)]
+struct Places<'o> {
+    of_pod: HashMap<&'o str, Vec<&'o Owned>>,
+    of_host: HashMap<String, Vec<&'o Owned>>,
+    engines_of_host: HashMap<String, BTreeSet<&'o str>>,
+}
+
+impl<'o> Places<'o> {
+    fn of(owned: &'o [Owned], keys: &'o BTreeSet<Key>) -> Self {
+        let mut places = Self::default();
+        for one in owned {
+            places.of_pod.entry(&one.pod).or_default().push(one);
+            places.of_host.entry(host_key(&one.host)).or_default().push(one);
+        }
+        for key in keys {
+            let host = host_key(host_of(&key.instance));
+            places.engines_of_host.entry(host).or_default().insert(&key.instance);
+        }
+        places
     }
-    let host = host_of(&key.instance);
-    let on_host: Vec<&Owned> = owned.iter().filter(|one| is_same_host(&one.host, host)).collect();
-    let owners: BTreeSet<&str> = on_host.iter().map(|one| &*one.owner).collect();
-    let engines: BTreeSet<&str> = keys
-        .iter()
-        .map(|key| &*key.instance)
-        .filter(|instance| is_same_host(host_of(instance), host))
-        .collect();
-    match (owners.len(), engines.len()) {
-        (1, 1) => Ok(on_host.iter().map(|one| &*one.uuid).collect()),
-        (0, _) => Err(format!(
-            "the series of {} name no pod, and no owner of a card on {host} is known: run the agent there",
-            key.instance
-        )),
-        _ => Err(format!(
-            "the series of {} name no pod, and {host} has {} engines and {} owners of cards: add the labels \
-             `namespace` and `pod` to its target",
-            key.instance,
-            engines.len(),
-            owners.len()
-        )),
+
+    /// The cards of a replica in its pod, if it says one, or why they can't be told.
+    fn join(&self, key: &Key, pod: Option<&(String, String)>) -> Result<Vec<&'o str>, String> {
+        if let Some((namespace, pod)) = pod {
+            let is_its = |one: &&&Owned| namespace.is_empty() || one.namespace == *namespace;
+            let found = self.of_pod.get(pod.as_str()).into_iter().flatten().filter(is_its);
+            let uuids: Vec<&str> = found.map(|one| &*one.uuid).collect();
+            return if uuids.is_empty() {
+                Err(format!("no card is known to be of the pod {pod}"))
+            } else {
+                Ok(uuids)
+            };
+        }
+        let host = host_of(&key.instance);
+        let name = host_key(host);
+        let on_host = self.of_host.get(&name).map(Vec::as_slice).unwrap_or_default();
+        let owners: BTreeSet<&str> = on_host.iter().map(|one| &*one.owner).collect();
+        let engines = self.engines_of_host.get(&name).map_or(0, BTreeSet::len);
+        match (owners.len(), engines) {
+            (1, 1) => Ok(on_host.iter().map(|one| &*one.uuid).collect()),
+            (0, _) => Err(format!(
+                "the series of {} name no pod, and no owner of a card on {host} is known: run the agent there",
+                key.instance
+            )),
+            (owners, engines) => Err(format!(
+                "the series of {} name no pod, and {host} has {engines} engines and {owners} owners of cards: add \
+                 the labels `namespace` and `pod` to its target",
+                key.instance
+            )),
+        }
     }
 }
 
@@ -133,11 +189,11 @@ fn host_of(instance: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
-/// Whether two names are of one host: the first part of a name in a domain is that host too.
-fn is_same_host(a: &str, b: &str) -> bool {
-    let is_address = |host: &str| host.parse::<std::net::IpAddr>().is_ok();
-    let first = |host: &str| host.split('.').next().unwrap_or_default().to_ascii_lowercase();
-    !a.is_empty() && (a.eq_ignore_ascii_case(b) || (!is_address(a) && !is_address(b) && first(a) == first(b)))
+/// What all names of a host come to: the first part of a name in a domain is that host too.
+pub(super) fn host_key(name: &str) -> String {
+    let is_address = name.parse::<std::net::IpAddr>().is_ok();
+    let first = if is_address { name } else { name.split('.').next().unwrap_or_default() };
+    first.to_ascii_lowercase()
 }
 
 /// What cards did in the window, by figure and uuid.
@@ -148,7 +204,7 @@ fn did(asker: &Asker<'_>, uuids: &BTreeSet<&str>) -> Result<Did, QueryError> {
     if uuids.is_empty() {
         return Ok(did);
     }
-    let named: Vec<String> = uuids.iter().map(|uuid| escaped(uuid)).collect();
+    let named: Vec<String> = uuids.iter().map(|uuid| pattern_of(uuid)).collect();
     let matcher = if named.len() > NAMED_MAX {
         "uuid!=\"\"".to_owned()
     } else {
@@ -169,18 +225,6 @@ fn did(asker: &Asker<'_>, uuids: &BTreeSet<&str>) -> Result<Did, QueryError> {
         did.insert(figure, found.into_iter().map(value).collect());
     }
     Ok(did)
-}
-
-/// A text as a regular expression that fits it only.
-fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        if !c.is_alphanumeric() && c != '-' {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out
 }
 
 fn together(uuids: &BTreeSet<&str>, did: &Did) -> Cards {
@@ -217,9 +261,8 @@ mod tests {
 
     #[test]
     fn hosts_are_the_same_by_their_first_part_unless_they_are_addresses() {
-        assert!(is_same_host(host_of("gpu-1.cluster:8000"), "gpu-1"));
-        assert!(is_same_host(host_of("[::1]:8000"), "::1"));
-        assert!(!is_same_host("10.0.0.1", "10.0.0.2"));
-        assert!(!is_same_host("", ""));
+        assert_eq!(host_key(host_of("GPU-1.cluster:8000")), host_key("gpu-1"));
+        assert_eq!(host_key(host_of("[::1]:8000")), host_key("::1"));
+        assert_ne!(host_key("10.0.0.1"), host_key("10.0.0.2"));
     }
 }

@@ -21,6 +21,7 @@ use store::{Batch, ReadError, SeriesId, Store};
 use crate::canonical::{Known, Numbers};
 use crate::clock::now_ns;
 use target::{Name, Said, Target, What};
+pub(crate) use words::KIND;
 
 /// What rows of targets begin with; the target's name follows.
 const ROWS: &[u8] = b"engines/target/";

@@ -13,7 +13,7 @@ use semconv::canonical::{
     ENGINE_TTFT_SECONDS,
 };
 
-use super::gather::{Asker, Vector};
+use super::gather::{Asker, Vector, selector};
 use super::{KEY_LABELS, Key, Replica, Value, Values};
 
 /// A number that is shown of a model and of a replica.
@@ -122,16 +122,16 @@ fn gather(asker: &mut Asker<'_>, table: &mut Table, how: How, desc: &'static Des
     let name = desc.name;
     let (text, counted) = match how {
         How::Quantile(..) => {
-            let buckets = asker.selector("=", &format!("{name}_bucket"));
+            let buckets = selector("=", &format!("{name}_bucket"));
             let text = format!("sum by ({KEY_LABELS}, le) (increase({buckets}[{range}]))");
-            (text, asker.selector("=", &format!("{name}_count")))
+            (text, selector("=", &format!("{name}_count")))
         }
         How::Last(_, operator) => {
-            let gauge = asker.selector("=", name);
+            let gauge = selector("=", name);
             (format!("{operator} by ({KEY_LABELS}) ({gauge})"), gauge)
         }
         How::Rate(_) | How::Share(..) => {
-            let counter = asker.selector("=", name);
+            let counter = selector("=", name);
             (format!("sum by ({KEY_LABELS}) (rate({counter}[{range}]))"), counter)
         }
     };

@@ -18,20 +18,19 @@ pub(crate) struct Asker<'s> {
     source: &'s dyn Source,
     options: &'s Options,
     window: Window,
-    model: Option<&'s str>,
     /// Results that are asked again, each under a name of its own.
     kept: MemorySource,
     samples: Cell<u64>,
 }
 
+/// A selector of engines' series by name.
+pub(crate) fn selector(op: &str, name: &str) -> String {
+    format!("{{__name__{op}{},engine!=\"\"}}", quoted(name))
+}
+
 impl<'s> Asker<'s> {
-    pub(crate) fn new(
-        source: &'s dyn Source,
-        options: &'s Options,
-        window: Window,
-        model: Option<&'s str>,
-    ) -> Self {
-        Self { source, options, window, model, kept: MemorySource::new(), samples: Cell::default() }
+    pub(crate) fn new(source: &'s dyn Source, options: &'s Options, window: Window) -> Self {
+        Self { source, options, window, kept: MemorySource::new(), samples: Cell::default() }
     }
 
     /// How many samples were read so far.
@@ -43,23 +42,18 @@ impl<'s> Asker<'s> {
         self.window
     }
 
-    /// A selector of engines' series by name.
-    pub(crate) fn selector(&self, op: &str, name: &str) -> String {
-        let model = self.model.map(|model| format!(",model={}", quoted(model)));
-        format!("{{__name__{op}{},engine!=\"\"{}}}", quoted(name), model.unwrap_or_default())
-    }
-
     /// Evaluates at the end of the window.
     pub(crate) fn ask(&self, text: &str) -> Result<Vector, QueryError> {
-        self.evaluate(self.source, text)
+        self.ask_of(self.source, text)
     }
 
     /// The same of what was kept.
     pub(crate) fn ask_kept(&self, text: &str) -> Result<Vector, QueryError> {
-        self.evaluate(&self.kept, text)
+        self.ask_of(&self.kept, text)
     }
 
-    fn evaluate(&self, source: &dyn Source, text: &str) -> Result<Vector, QueryError> {
+    /// The same of another source.
+    pub(crate) fn ask_of(&self, source: &dyn Source, text: &str) -> Result<Vector, QueryError> {
         let answer = Query::parse(text)?.instant(source, self.window.to_ms, self.options)?;
         self.samples.set(self.samples.get() + answer.stats.samples_read);
         Ok(match answer.data {

@@ -5,7 +5,9 @@ mod cards;
 mod events;
 mod figures;
 mod gather;
+mod near;
 mod pages;
+mod ratios;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,11 +20,15 @@ use semconv::canonical::{
     ENGINE_REQUESTS_WAITING, GPU_BUSY_RATIO, GPU_DRAM_ACTIVE_RATIO, GPU_POWER_WATTS, GPU_TENSOR_ACTIVE_RATIO,
 };
 
+use crate::config::SiteConfig;
+
 pub(crate) use cards::Cards;
-pub(crate) use events::Watch;
-pub(crate) use figures::unit;
-use gather::Asker;
+pub(crate) use events::{KIND as ENGINE_EVENT, Watch};
+use gather::{Asker, selector};
+use near::{Near, one_of};
 pub(crate) use pages::{Compared, compare};
+pub(crate) use ratios::Price;
+use ratios::Scope;
 
 /// How long before the window a replica may have been seen to be listed as one that is silent.
 const REMEMBERED_MS: i64 = 24 * 3_600_000;
@@ -98,32 +104,64 @@ pub(crate) struct Model {
     pub(crate) cards: Cards,
     pub(crate) serving: Serving,
     pub(crate) verdict: Option<Verdict>,
+    /// What is promised of it, by kind.
+    pub(crate) objectives: Option<BTreeMap<&'static str, Option<f64>>>,
+    pub(crate) price: Option<Price>,
     pub(crate) replicas: Vec<Replica>,
 }
 
-/// Everything about engines in a window; of one model where one is asked for.
+/// Which engines are asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    pub(crate) window: Window,
+    /// Of this model only.
+    pub(crate) model: Option<String>,
+    /// Of models whose names come after this one.
+    pub(crate) after: Option<String>,
+    /// Of so many models at most.
+    pub(crate) limit: usize,
+}
+
+/// Models in the order of their names.
+#[derive(Debug, Default)]
+pub(crate) struct Models {
+    pub(crate) rows: Vec<Model>,
+    /// How many there are, those on other pages among them.
+    pub(crate) total: usize,
+    /// Whether more come after these.
+    pub(crate) is_cut: bool,
+}
+
+/// Everything about engines in a window, and how many samples were read for it.
 pub(crate) fn read(
     source: &dyn Source,
     options: &Options,
-    window: Window,
-    model: Option<&str>,
-) -> Result<(Vec<Model>, u64), QueryError> {
-    let keys = keys(source, window, model)?;
-    if keys.is_empty() {
-        return Ok((Vec::new(), 0));
+    ask: &Ask,
+    site: &SiteConfig,
+) -> Result<(Models, u64), QueryError> {
+    let window = ask.window;
+    let all = keys(source, window, ask.model.as_deref())?;
+    let page = Page::of(&all, ask);
+    if page.keys.is_empty() {
+        return Ok((Models { total: page.total, ..Models::default() }, 0));
     }
-    let mut asker = Asker::new(source, options, window, model);
+    let near = Near::new(source, page.matcher(ask), options.memory.clone());
+    let mut asker = Asker::new(&near, options, window);
     let table = figures::read(&mut asker)?;
     let finished = finished(&asker)?;
     let running_max = asker.by_model(&format!(
         "sum by (model) (max_over_time({}[{}]))",
-        asker.selector("=", ENGINE_REQUESTS_RUNNING.name),
+        selector("=", ENGINE_REQUESTS_RUNNING.name),
         window.range()
     ))?;
-    let cards = cards::read(&asker, &keys)?;
-    let models = replicas(&asker, keys, &table)?;
+    // What others on the same hosts are tells whose the cards are.
+    let (cards, hosts) = cards::read(&asker, &near, &page.keys, &all)?;
+    let scope = Scope { models: page.keys.iter().map(|key| &*key.model).collect(), hosts: &hosts };
+    let (ratios, more) = ratios::read(&near, options, window, &scope)?;
+    let models = replicas(&asker, page.keys, &table)?;
     let judge = |(model, replicas): (Arc<str>, Vec<Replica>)| {
-        let values = table.of_model(&model, &replicas);
+        let mut values = table.of_model(&model, &replicas);
+        values.extend(ratios.of_model(site, &model));
         let cards = cards.get(&model).cloned().unwrap_or_default();
         let serving = Serving {
             running_max: running_max.get(&model).copied(),
@@ -135,9 +173,42 @@ pub(crate) fn read(
         };
         let verdict = verdict(&serving, &cards.reason);
         let finished = finished.get(&model).cloned().unwrap_or_default();
-        Model { name: model, values, finished, cards, serving, verdict, replicas }
+        let (objectives, price) = (ratios::objectives(site, &model), ratios.price(&model));
+        Model { name: model, values, finished, cards, serving, verdict, objectives, price, replicas }
     };
-    Ok((models.into_iter().map(judge).collect(), asker.samples()))
+    let rows = models.into_iter().map(judge).collect();
+    Ok((Models { rows, total: page.total, is_cut: page.is_cut }, asker.samples() + more))
+}
+
+/// Replicas of the models that an answer is of.
+struct Page {
+    keys: BTreeSet<Key>,
+    total: usize,
+    is_cut: bool,
+}
+
+impl Page {
+    fn of(all: &BTreeSet<Key>, ask: &Ask) -> Self {
+        // Keys are in the order of their models.
+        let models: BTreeSet<&Arc<str>> = all.iter().map(|key| &key.model).collect();
+        let is_later = |model: &str| ask.after.as_deref().is_none_or(|after| model > after);
+        let later: Vec<&Arc<str>> = models.iter().copied().filter(|model| is_later(model)).collect();
+        let wanted: BTreeSet<&Arc<str>> = later.iter().copied().take(ask.limit).collect();
+        Self {
+            keys: all.iter().filter(|key| wanted.contains(&key.model)).cloned().collect(),
+            total: models.len(),
+            is_cut: later.len() > wanted.len(),
+        }
+    }
+
+    /// What selects the series of these models, where there are others.
+    fn matcher(&self, ask: &Ask) -> Option<Matcher> {
+        if let Some(model) = &ask.model {
+            return Matcher::new("model", MatchOp::Equal, model).ok();
+        }
+        let models: BTreeSet<&str> = self.keys.iter().map(|key| &*key.model).collect();
+        (models.len() < self.total).then(|| one_of("model", &models)).flatten()
+    }
 }
 
 /// The latest `up` by job and instance.
@@ -145,11 +216,16 @@ pub(crate) type Up = BTreeMap<(String, String), f64>;
 
 /// The latest `up` of every target, and how many samples were read.
 pub(crate) fn up(source: &dyn Source, options: &Options, window: Window) -> Result<(Up, u64), QueryError> {
-    let asker = Asker::new(source, options, window, None);
+    let asker = Asker::new(source, options, window);
     let text = |labels: &Labels, name| labels.get(name).unwrap_or_default().to_owned();
     let found = asker.ask("max by (job, instance) (up)")?;
     let up = found.iter().map(|(labels, up)| ((text(labels, "job"), text(labels, "instance")), *up));
     Ok((up.collect(), asker.samples()))
+}
+
+/// The unit of a figure.
+pub(crate) fn unit(key: &str) -> &'static str {
+    ratios::unit(key).unwrap_or_else(|| figures::unit(key))
 }
 
 /// The numbers that a verdict is from: name, value, unit, metric.
@@ -180,7 +256,7 @@ fn replicas(
     let window = asker.window();
     let seen = asker.by_key(&format!(
         "max by ({KEY_LABELS}) (ts_of_last_over_time({}[{}]))",
-        asker.selector("=~", SIGNS),
+        selector("=~", SIGNS),
         window.range()
     ))?;
     let mut models: BTreeMap<Arc<str>, Vec<Replica>> = BTreeMap::new();
@@ -196,7 +272,7 @@ fn replicas(
 fn finished(asker: &Asker<'_>) -> Result<BTreeMap<Arc<str>, BTreeMap<String, f64>>, QueryError> {
     let found = asker.ask(&format!(
         "sum by (model, reason) (increase({}[{}]))",
-        asker.selector("=", ENGINE_REQUESTS_FINISHED_TOTAL.name),
+        selector("=", ENGINE_REQUESTS_FINISHED_TOTAL.name),
         asker.window().range()
     ))?;
     let mut finished: BTreeMap<Arc<str>, BTreeMap<String, f64>> = BTreeMap::new();

@@ -13,6 +13,7 @@ use store::{Matcher, Store};
 use super::owner::OWNED_NS;
 use super::reading::{Last, lasts_of};
 use crate::app::Shared;
+use crate::remediation;
 
 /// How long a card that is gone is still listed, nanoseconds.
 pub(super) const REMEMBERED_NS: i64 = 86_400 * NANOS_PER_SECOND;
@@ -263,6 +264,24 @@ impl Cards {
             card.unsupported.dedup();
         }
     }
+}
+
+/// Where cards are, as agents tell: by id, the host and the driver's index on it. Of a card that moved, the latest.
+pub(crate) fn seats(store: &Store, since_ns: i64) -> HashMap<String, (String, String)> {
+    let mut seats: HashMap<String, (i64, (String, String))> = HashMap::new();
+    let told = lasts_of(store, GPU_INFO.name, since_ns);
+    for last in told.iter().filter(|last| !last.is_end() && remediation::is_of_machine(&last.labels)) {
+        let (uuid, host) = (last.label("uuid"), last.label("host"));
+        if uuid.is_empty() || host.is_empty() {
+            continue;
+        }
+        let seat = (last.time_ns, (host.to_owned(), last.label("gpu").to_owned()));
+        let known = seats.entry(uuid.to_owned()).or_insert_with(|| seat.clone());
+        if known.0 < seat.0 {
+            *known = seat;
+        }
+    }
+    seats.into_iter().map(|(uuid, (_, seat))| (uuid, seat)).collect()
 }
 
 /// Who had a card, over time: from, to, owner.

@@ -1,6 +1,6 @@
 //! Every card with a signal over time, its peers, its owner and what befell it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use insight::incidents::Action;
@@ -186,7 +186,7 @@ pub(crate) fn gpus(shared: &Shared, ask: &GpuAsk) -> Result<GpusAnswer, ApiError
     let lanes = lanes(shared, ask, signal, step_ms, &cards)?;
     let mut xids = xids(shared, ask)?;
     let sources = sources(shared, since_ns);
-    let agents: Vec<String> = shared.nodes.list().into_iter().map(|agent| agent.host).collect();
+    let agents: HashSet<String> = shared.nodes.list().into_iter().map(|agent| agent.host).collect();
     let mut rows = Vec::new();
     let (mut filled, mut all) = (0_usize, 0_usize);
     for (key, card) in cards.all.iter().filter(|(key, card)| is_asked(ask, key, card)) {

@@ -228,7 +228,7 @@ fn fits(keeper: &Keeper, incident: &Incident, ask: &IncidentAsk) -> bool {
 }
 
 /// Runs that had the card, by id.
-fn runs(keeper: &Keeper, incident: &Incident) -> Vec<String> {
+pub(super) fn runs(keeper: &Keeper, incident: &Incident) -> Vec<String> {
     let mut runs = keeper.runs_of(incident);
     let jobs = incident.jobs.iter().filter(|job| RunId::parse(job).is_some());
     runs.extend(jobs.cloned());
@@ -241,7 +241,8 @@ fn common_id(common: &Common) -> String {
     format!("{}/{}", common.code, to_ms(common.first_ns))
 }
 
-fn sentence(common: &Common) -> String {
+/// What incidents with one cause have in common, in a sentence.
+pub(super) fn sentence(common: &Common) -> String {
     let minutes = common.last_ns.saturating_sub(common.first_ns) as f64 / 6e10;
     let (cards, hosts) = (common.incidents.len(), common.hosts.len());
     let within =

@@ -3,6 +3,7 @@
 //! Events are stored with the batch they came in; [`take_events`] folds them afterwards. An open incident
 //! that asks for something is a series, `tg_incident`, and every step of it an event.
 
+mod asks;
 mod bridge;
 mod cards;
 mod gpus;
@@ -28,6 +29,8 @@ use crate::app::{App, Shared, stopped};
 use crate::clock::{now_ms, now_ns};
 use crate::ingest::outcome;
 use crate::intake;
+pub(crate) use asks::{Fault, asks, end, replay, run_of};
+pub(crate) use cards::seats;
 pub(crate) use gpus::{GpuAsk, GpusAnswer, gpus};
 pub(crate) use keeper::INCIDENT_EVENT;
 use keeper::{Keeper, SeriesKey};

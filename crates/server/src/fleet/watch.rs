@@ -20,6 +20,7 @@ use super::owner::OWNED_NS;
 use super::reading::{Last, lasts, lasts_of};
 use crate::app::Shared;
 use crate::clock::now_ns;
+use crate::remediation;
 
 /// What is watched: a metric, and the word for it in events.
 const WATCHED: [(&str, Word); 4] = [
@@ -73,7 +74,10 @@ pub(super) fn look(shared: &Shared) {
             _ => lasts_of(&shared.store, metric, since_ns),
         };
         let mut keeper = shared.fleet.keeper();
-        for last in all.iter().filter(|last| !last.is_end() && last.value.is_finite()) {
+        let is_word = |last: &&Last| {
+            remediation::is_of_machine(&last.labels) && !last.is_end() && last.value.is_finite()
+        };
+        for last in all.iter().filter(is_word) {
             // An agent tells the driver's verdict itself, and sooner.
             if word == Word::Recovery && agents.contains(last.label("host")) {
                 continue;

@@ -33,6 +33,22 @@ pub enum NotifyError {
         /// As given, without what may be secret.
         shown: String,
     },
+    /// The address of a receiver is none.
+    #[error("`{shown}` can't be told: an address such as `https://host/path` is wanted")]
+    Url {
+        /// The host, if there is one.
+        shown: String,
+    },
+    /// The file of receivers can't be used.
+    #[error("cannot use the receivers in `{path}`{}: {reason}", place(*line))]
+    Receivers {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1; 0 where it has none.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
     /// The certificates can't be used.
     #[error("cannot check Alertmanagers against `{path}`: {reason}")]
     Authorities {
@@ -43,9 +59,13 @@ pub enum NotifyError {
     },
 }
 
-/// Where one Alertmanager takes alerts.
+fn place(line: usize) -> String {
+    if line == 0 { String::new() } else { format!(", line {line}") }
+}
+
+/// Where JSON is posted to.
 #[derive(Clone)]
-pub(crate) struct Target {
+pub(crate) struct Outlet {
     url: String,
     shown: String,
     authorization: Option<String>,
@@ -55,7 +75,7 @@ pub(crate) struct Target {
     agent: ureq::Agent,
 }
 
-impl PartialEq for Target {
+impl PartialEq for Outlet {
     fn eq(&self, other: &Self) -> bool {
         self.url == other.url
             && self.authorization == other.authorization
@@ -65,13 +85,26 @@ impl PartialEq for Target {
     }
 }
 
-impl std::fmt::Debug for Target {
+impl std::fmt::Debug for Outlet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Target").field("url", &self.shown).finish_non_exhaustive()
+        f.debug_struct("Outlet").field("url", &self.shown).finish_non_exhaustive()
     }
 }
 
+/// Where one Alertmanager takes alerts.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Target(Outlet);
+
 /// What became of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// What follows from it.
+    pub(super) verdict: Verdict,
+    /// The status, where there was an answer.
+    pub(super) status: Option<u16>,
+}
+
+/// What follows from an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The alerts are taken.
@@ -82,26 +115,45 @@ pub(super) enum Verdict {
     Refused(String),
 }
 
-impl Target {
-    /// Reads an address; user and password in front of the host become basic authorization.
-    pub(super) fn new(text: &str, config: &AlertingConfig) -> Result<Self, NotifyError> {
-        let wrong = || NotifyError::Address { shown: without_secret(text) };
-        let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+/// An address taken apart.
+struct Address<'t> {
+    scheme: &'t str,
+    /// User and password.
+    secret: Option<&'t str>,
+    host: &'t str,
+    /// Path and query.
+    path: &'t str,
+}
+
+impl<'t> Address<'t> {
+    fn of(text: &'t str) -> Option<Self> {
+        let (scheme, rest) = text.split_once("://")?;
+        let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         let (secret, host) = match authority.rsplit_once('@') {
             Some((secret, host)) => (Some(secret), host),
             None => (None, authority),
         };
-        let path = path.trim_end_matches('/');
-        let path = path.strip_suffix(PATH).unwrap_or(path);
-        let url = format!("{scheme}://{host}{path}{PATH}");
-        let uri: ureq::http::Uri = url.parse().map_err(|_unparsable| wrong())?;
-        let is_usable = matches!(scheme, "http" | "https")
-            && uri.authority().is_some_and(|authority| !authority.host().is_empty())
-            && uri.query().is_none();
-        if !is_usable {
-            return Err(wrong());
-        }
+        let uri: ureq::http::Uri = format!("{scheme}://{host}{path}").parse().ok()?;
+        let has_host = uri.authority().is_some_and(|authority| !authority.host().is_empty());
+        (matches!(scheme, "http" | "https") && has_host).then_some(Self { scheme, secret, host, path })
+    }
+}
+
+impl Outlet {
+    /// Reads an address; user and password in front of the host become basic authorization. What is
+    /// shown of it is the host: the rest may be a secret.
+    pub(super) fn new(text: &str, config: &AlertingConfig) -> Result<Self, NotifyError> {
+        let address =
+            Address::of(text).ok_or_else(|| NotifyError::Url { shown: crate::api::shown(host_of(text)) })?;
+        let shown = format!("{}://{}", address.scheme, address.host);
+        Self::at(&address, (format!("{shown}{}", address.path), shown), config)
+    }
+
+    fn at(
+        address: &Address<'_>,
+        (url, shown): (String, String),
+        config: &AlertingConfig,
+    ) -> Result<Self, NotifyError> {
         let ca_file = config.ca_file.as_deref().map(authorities).transpose()?;
         let tls = match &ca_file {
             Some((.., certificates)) => TlsConfig::builder().root_certs(certificates.clone()).build(),
@@ -116,9 +168,10 @@ impl Target {
             .http_status_as_error(false)
             .tls_config(tls)
             .build();
-        let authorization = secret.map(|secret| format!("Basic {}", BASE64_STANDARD.encode(decoded(secret))));
+        let authorization =
+            address.secret.map(|secret| format!("Basic {}", BASE64_STANDARD.encode(decoded(secret))));
         Ok(Self {
-            shown: url.clone(),
+            shown,
             url,
             authorization,
             headers: config.headers.clone(),
@@ -128,14 +181,13 @@ impl Target {
         })
     }
 
-    /// Its address without user and password.
+    /// Its address without what may be secret.
     pub(crate) fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// Posts alerts and waits for the answer.
-    pub(super) fn post(&self, alerts: &[Arc<Told>]) -> Verdict {
-        let body: Vec<Value> = alerts.iter().map(|told| as_json(told)).collect();
+    /// Posts JSON and waits for the answer, of which little is read.
+    pub(super) fn post(&self, body: &str) -> Answer {
         let mut request = self.agent.post(&self.url).header("content-type", "application/json");
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization);
@@ -143,13 +195,18 @@ impl Target {
         for (name, value) in &self.headers {
             request = request.header(name, value.as_str());
         }
-        let mut answer = match request.send(Value::from(body).to_string()) {
+        let mut answer = match request.send(body) {
             Ok(answer) => answer,
-            Err(error) => return Verdict::Later(error.to_string(), None),
+            Err(error) => {
+                return Answer {
+                    verdict: Verdict::Later(self.without_url(&error.to_string()), None),
+                    status: None,
+                };
+            }
         };
         let status = answer.status().as_u16();
         if (200..300).contains(&status) {
-            return Verdict::Taken;
+            return Answer { verdict: Verdict::Taken, status: Some(status) };
         }
         let pause = answer.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
         let pause = pause.map(|seconds| Duration::from_secs(seconds).min(RETRY_AFTER_MAX));
@@ -157,12 +214,48 @@ impl Target {
             answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string().unwrap_or_default();
         let words: String = text.chars().filter(|c| !c.is_control()).take(SHOWN_MAX).collect();
         let why = format!("it answered {status}: {words}");
-        match status {
-            // An Alertmanager that is not known here, or wants other credentials, may be set right.
+        let verdict = match status {
+            // A receiver that is not known here, or wants other credentials, may be set right.
             400 | 413 | 422 => Verdict::Refused(why),
             _ => Verdict::Later(why, pause),
-        }
+        };
+        Answer { verdict, status: Some(status) }
     }
+
+    /// An error's words may have the whole address in them.
+    fn without_url(&self, words: &str) -> String {
+        words.replace(&self.url, &self.shown)
+    }
+}
+
+impl Target {
+    /// Reads an address; user and password in front of the host become basic authorization.
+    pub(super) fn new(text: &str, config: &AlertingConfig) -> Result<Self, NotifyError> {
+        let wrong = || NotifyError::Address { shown: without_secret(text) };
+        let address = Address::of(text).filter(|address| !address.path.contains('?')).ok_or_else(wrong)?;
+        let path = address.path.trim_end_matches('/');
+        let path = path.strip_suffix(PATH).unwrap_or(path);
+        let url = format!("{}://{}{path}{PATH}", address.scheme, address.host);
+        Outlet::at(&address, (url.clone(), url), config).map(Self)
+    }
+
+    /// Its address without user and password.
+    pub(crate) fn shown(&self) -> &str {
+        self.0.shown()
+    }
+
+    /// Posts alerts and waits for the answer.
+    pub(super) fn post(&self, alerts: &[Arc<Told>]) -> Answer {
+        let body: Vec<Value> = alerts.iter().map(|told| as_json(told)).collect();
+        self.0.post(&Value::from(body).to_string())
+    }
+}
+
+/// The host of what may be an address; nothing else of it is shown.
+fn host_of(text: &str) -> &str {
+    let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host)
 }
 
 /// A file of certificates: its path, what is in it, and the same read.
@@ -226,7 +319,7 @@ mod tests {
     #[test]
     fn user_and_password_are_sent_and_never_shown() {
         let target = target("http://joe:a%40b+c@am:9093").unwrap();
-        assert_eq!(target.authorization.as_deref(), Some("Basic am9lOmFAYitj"));
+        assert_eq!(target.0.authorization.as_deref(), Some("Basic am9lOmFAYitj"));
         assert!(!format!("{target:?}{}", target.shown()).contains("joe"));
         let wrong = self::target("ftp://joe:secret@am").unwrap_err();
         assert!(wrong.contains("ftp://am") && !wrong.contains("secret"), "{wrong}");

@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// How old the end of an alert may be to be told still.
 const ENDED_MS_MAX: i64 = 15 * 60 * 1_000;
 
 /// An alert as it is told.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Told {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Told {
+    /// What it is known by, from its labels.
+    pub(super) fingerprint: u64,
     /// All labels.
     pub(super) labels: BTreeMap<String, String>,
     /// Texts for people.
@@ -21,6 +25,20 @@ pub(super) struct Told {
     pub(super) is_resolved: bool,
     /// Where people see its query.
     pub(super) generator_url: String,
+}
+
+#[cfg(test)]
+impl Told {
+    /// One that says nothing beyond its labels and times.
+    pub(super) fn test(
+        labels: BTreeMap<String, String>,
+        (starts_at_ms, ends_at_ms): (i64, i64),
+        is_resolved: bool,
+    ) -> Self {
+        let fingerprint = super::fingerprint(&labels);
+        let (annotations, generator_url) = (BTreeMap::new(), String::new());
+        Self { fingerprint, labels, annotations, starts_at_ms, ends_at_ms, is_resolved, generator_url }
+    }
 }
 
 impl Told {
@@ -124,6 +142,7 @@ mod tests {
             ends_at_ms,
             is_resolved,
             generator_url: String::new(),
+            fingerprint: 0,
         })
     }
 

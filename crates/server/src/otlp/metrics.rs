@@ -23,7 +23,7 @@ pub(super) use families::Families;
 use super::state::{Held, Origin, family_key, name_row, total_row};
 use super::{Arrival, Seen, TakeError};
 use crate::app::Shared;
-use crate::intake;
+use crate::{canonical, intake};
 use families::{Family, Said, write_key};
 
 /// What a sender's other attributes are is told as often as this while it sends: a question at any time
@@ -182,7 +182,8 @@ impl<'s, 'a> Gathered<'s, 'a> {
             self.held.iter_mut().flatten().for_each(|shard| shard.cumulator.settle());
             return Ok(());
         }
-        let receipt = intake::keep_of_runs(self.shared, batch).and_then(complete).inspect_err(|_| {
+        let kept = intake::keep_canonical(self.shared, canonical::Origin::Telemetry, batch);
+        let receipt = kept.and_then(complete).inspect_err(|_| {
             undo(&mut self.held);
             let origins = self.senders.iter().filter_map(|sender| sender.origin.as_ref().ok());
             origins.for_each(|origin| origin.forget_info_number());

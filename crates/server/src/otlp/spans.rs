@@ -13,6 +13,7 @@ use wire::otlp::{AHEAD_NS_MAX, Outcome, Refusal, Resource, VALUE_BYTES_MAX, cut}
 use super::{Arrival, Seen, TakeError, text};
 use crate::app::Shared;
 use crate::intake;
+use crate::verdicts::Told;
 
 /// The series of a step's time, as `tg.step` logs it.
 pub(crate) const STEP_SERIES: &str = "train_step_seconds";
@@ -44,7 +45,9 @@ pub(super) fn take(shared: &Shared, arrival: &Arrival<'_>) -> Result<Outcome, Ta
     if batch.spans.is_empty() && batch.changes.is_empty() {
         return Ok(outcome);
     }
+    let told = Told::of_spans(&batch.series, &batch.spans);
     let receipt = intake::keep_of_runs(shared, batch)?;
+    shared.verdicts.take(told);
     shared.metrics.samples.add(&[arrival.door], receipt.stored);
     for (reason, count, _) in &receipt.refused {
         shared.metrics.rejected.add(&[arrival.door, reason], *count);

@@ -2,13 +2,15 @@
 //! PromQL and rules see them. Like a scrape of itself, without the HTTP.
 
 mod runs;
+mod site;
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use model::{Labels, NANOS_PER_MILLI, Sample};
+use promql::rules::Write;
 use store::AppendError;
 use wire::page::{Entry, PageLimits};
 
@@ -19,6 +21,7 @@ use crate::intake::Intake;
 use crate::metrics::head;
 
 pub(crate) use runs::{is_logged, is_statement};
+pub(crate) use site::Facts;
 
 /// Name of this door in the counters.
 const DOOR: &str = "own";
@@ -59,6 +62,7 @@ pub(crate) fn page(shared: &Shared) -> String {
         "When settings took effect last.",
     );
     shared.notifier().write(&mut page);
+    shared.verdicts.write(&mut page);
     shared.canon.page(&mut page);
     if let Some(far) = &shared.far {
         far.page(&mut page);
@@ -78,7 +82,7 @@ pub(crate) fn spawn(app: &App) {
     let mut stopping = app.stopping.clone();
     tokio::spawn(async move {
         let instance = instance(&app);
-        let mut known = runs::Known::default();
+        let mut known = Known::default();
         let mut rounds =
             tokio::time::interval(app.config.own_metrics_interval.max(Duration::from_millis(10)));
         rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -114,15 +118,41 @@ fn exported(label: &str) -> &str {
     }
 }
 
+/// What was stated last.
+#[derive(Default)]
+struct Known {
+    runs: runs::Known,
+    site: site::Known,
+}
+
+/// What was said last and the store did not take: rules see it all the same, as the one that tells of a
+/// full disk must.
+#[derive(Debug, Default)]
+pub(crate) struct Unstored(Mutex<Vec<(Labels, f64)>>);
+
+impl Unstored {
+    fn put(&self, said: Vec<(Labels, f64)>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = said;
+    }
+
+    /// As samples of `time_ms`.
+    pub(crate) fn at(&self, time_ms: i64) -> Vec<Write> {
+        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let write =
+            |(labels, value): &(Labels, f64)| Write { labels: labels.clone(), time_ms, value: *value };
+        said.iter().map(write).collect()
+    }
+}
+
 /// Stores everything once. What a busy or full store refuses is counted and comes anew next time.
-fn round(shared: &Shared, instance: &str, known: &mut runs::Known) {
+fn round(shared: &Shared, instance: &str, known: &mut Known) {
     let time_ms = now_ms();
     let sample = |value| vec![Sample { time_ns: time_ms.saturating_mul(NANOS_PER_MILLI), value, step: None }];
     let mut intake = Intake::own(DOOR);
-    let mut count: u64 = 0;
+    let mut said = Vec::new();
     let mut put = |intake: &mut Intake, labels: &Labels, value: f64| {
-        count += 1;
         intake.series(labels.iter(), sample(value));
+        said.push((labels.clone(), value));
     };
     let page = page(shared);
     let mut series = 0;
@@ -145,13 +175,16 @@ fn round(shared: &Shared, instance: &str, known: &mut runs::Known) {
     if let Err(error) = read {
         tracing::error!(%error, "the server can't read its own metrics");
     }
-    for (labels, value) in known.round(shared, time_ms) {
-        put(&mut intake, &labels, value);
+    let of_runs = known.runs.round(shared, time_ms);
+    let of_site = known.site.round(shared, time_ms, &of_runs);
+    for (labels, value) in of_runs.iter().chain(&of_site) {
+        put(&mut intake, labels, *value);
     }
     match intake.store(shared) {
-        Ok(_counted) => (),
+        Ok(_counted) => shared.metrics.unstored.put(Vec::new()),
         Err(error) => {
-            shared.metrics.rejected.add(&[DOOR, outcome(&error)], count);
+            shared.metrics.rejected.add(&[DOOR, outcome(&error)], said.len() as u64);
+            shared.metrics.unstored.put(said);
             if !matches!(error, AppendError::Busy { .. } | AppendError::Full { .. }) {
                 tracing::warn!(%error, "own metrics are not stored");
             }

@@ -29,8 +29,8 @@ const GPUS: &str = canonical::RUN_GPUS.name;
 const PARAMETERS: &str = canonical::RUN_MODEL_PARAMETERS.name;
 /// Floating-point operations of training its model by one token.
 const FLOPS_PER_TOKEN: &str = canonical::RUN_FLOPS_PER_TOKEN.name;
-/// What one GPU of a model can do at most in a format, by the catalogue; of no run.
-const PEAK: &str = canonical::PEAK_FLOPS.name;
+/// What recomputed activations add to these.
+const RECOMPUTE_FACTOR: &str = canonical::RUN_RECOMPUTE_FACTOR.name;
 
 /// Most runs that are stated; those heard latest come first.
 const RUNS_MAX: usize = 2_000;
@@ -44,8 +44,10 @@ const STATES: [RunState; 5] =
 
 /// Whether a metric is the server's statement of a run rather than something the run logged.
 pub(crate) fn is_statement(metric: &str) -> bool {
-    [STATE, HEARTBEAT, POINT, SILENT_AFTER, GPUS, PARAMETERS, FLOPS_PER_TOKEN, "ALERTS", "ALERTS_FOR_STATE"]
-        .contains(&metric)
+    let facts = [STATE, HEARTBEAT, POINT, SILENT_AFTER, GPUS, PARAMETERS, FLOPS_PER_TOKEN, RECOMPUTE_FACTOR];
+    facts.contains(&metric)
+        || ["ALERTS", "ALERTS_FOR_STATE"].contains(&metric)
+        || crate::verdicts::is_verdict(metric)
 }
 
 /// Whether a metric is something that a run logged: no statement of the server's, no description of who
@@ -62,7 +64,7 @@ pub(super) struct Known {
 }
 
 /// A series and its value now.
-type Stated = (Labels, f64);
+pub(super) type Stated = (Labels, f64);
 
 impl Known {
     /// What is to be stored at `time_ms`: statements, and markers for those that hold no longer.
@@ -107,7 +109,6 @@ impl Known {
                 stated.extend(facts(run));
             }
         }
-        dedup_peaks(&mut stated);
         for (id, old) in before {
             // One that is deleted takes its series with it.
             let Some(run) = shared.store.run(id) else { continue };
@@ -153,27 +154,14 @@ fn facts(run: &RunRecord) -> Vec<Stated> {
     if let Some(model) = model {
         facts.push((named(run, FLOPS_PER_TOKEN, &[]).labels, model.flops_per_token()));
     }
+    if let Some(factor) = peak::recompute_factor(run) {
+        facts.push((named(run, RECOMPUTE_FACTOR, &[]).labels, factor));
+    }
     if let (Ok(peak), Some(gpus)) = (peak::of_run(run), peak::gpus(run)) {
         let device = [label("gpu_model", &peak.name), label("dtype", peak.dtype.name())];
         facts.push((named(run, GPUS, &device).labels, f64::from(gpus)));
-        let mut state = |kind: &str, flops: f64| {
-            let [model, dtype] = &device;
-            let all = [("__name__", PEAK), ("gpu_model", &model.1), ("dtype", &dtype.1), ("kind", kind)];
-            facts.push((Labels::from_pairs(all), flops));
-        };
-        state("dense", peak.flops);
-        // What was seen to be reached was seen with BF16.
-        if let Some(share) = peak.gpu.achievable.filter(|_| peak.dtype == semconv::peaks::Dtype::Bf16) {
-            state("achievable", peak.flops * share);
-        }
     }
     facts
-}
-
-/// Several runs may have the same GPU: its peak is stated once.
-fn dedup_peaks(stated: &mut Vec<Stated>) {
-    let mut seen = std::collections::HashSet::new();
-    stated.retain(|(labels, _)| labels.metric() != PEAK || seen.insert(labels.clone()));
 }
 
 fn end_others(shared: &Shared, run: &RunRecord, state: RunState, stated: &mut Vec<Stated>) {

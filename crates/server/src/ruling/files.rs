@@ -4,8 +4,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use promql::rules::Group;
+use promql::rules::{Group, RuleText};
 
+use super::saved_rules::SavedFile;
 use super::{Fared, Ruled};
 use crate::config::Config;
 use crate::starters;
@@ -37,42 +38,92 @@ pub enum RulesError {
     Thread(#[source] std::io::Error),
 }
 
-/// Groups that can be evaluated.
-pub(crate) struct Groups(pub(super) Vec<Ruled>);
+/// Files of rules that can be evaluated, as they were read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Groups {
+    /// Name and text.
+    files: Vec<(String, String)>,
+    interval_ms: i64,
+}
 
-/// Reads all files of rules.
+/// Reads and checks all files of rules.
 pub(crate) fn groups(config: &Config) -> Result<Groups, RulesError> {
     let interval_ms = i64::try_from(config.rule_interval.as_millis()).unwrap_or(i64::MAX);
-    let mut groups = Vec::new();
+    let mut files: Vec<(String, String)> = Vec::new();
     if config.starter_rules {
-        for (name, text) in starters::rules() {
-            add(&mut groups, format!("starter/{name}"), &text, interval_ms)?;
-        }
+        files.extend(starters::rules().into_iter().map(|(name, text)| (format!("starter/{name}"), text)));
     }
     for pattern in &config.rule_files {
         for path in matching(Path::new(pattern))? {
-            let text = read(&path)?;
-            add(&mut groups, path.display().to_string(), &text, interval_ms)?;
+            let (name, text) = (path.display().to_string(), read(&path)?);
+            if files.iter().all(|(known, _)| *known != name) {
+                files.push((name, text));
+            }
         }
     }
-    Ok(Groups(groups))
+    let groups = Groups { files, interval_ms };
+    groups.with(&[])?;
+    Ok(groups)
 }
 
-fn add(groups: &mut Vec<Ruled>, file: String, text: &str, interval_ms: i64) -> Result<(), RulesError> {
-    if groups.iter().any(|known| known.file == file) {
-        return Ok(());
+impl Groups {
+    /// Ready to be evaluated, with the `saved` ones behind them.
+    pub(super) fn with(&self, saved: &[SavedFile]) -> Result<Vec<Ruled>, RulesError> {
+        let replaced: Vec<&str> = saved.iter().flat_map(|file| &file.replaces).map(String::as_str).collect();
+        let mut all = Vec::new();
+        for (file, text) in &self.files {
+            self.add(&mut all, file, text, &replaced)?;
+        }
+        for file in saved {
+            let name = file.file();
+            // It could be used when it was saved; a newer program may see it differently, and starts.
+            if let Err(error) = self.add(&mut all, &name, &file.text, &[]) {
+                tracing::error!(%error, file = name, "saved rules are not in force");
+            }
+        }
+        Ok(all)
     }
-    let wrong =
-        |findings: Vec<String>| RulesError::Wrong { path: file.clone(), findings: findings.join("; ") };
-    let parsed = promql::rules::parse(text)
-        .map_err(|findings| wrong(findings.iter().map(ToString::to_string).collect()))?;
-    for written in &parsed.groups {
-        let group = Group::new(written, interval_ms).map_err(|error| wrong(vec![error.to_string()]))?;
-        let fared = vec![Fared::default(); group.len()];
-        let limit = written.limit;
-        groups.push(Ruled { file: file.clone(), group, limit, fared, last_ms: None, took: Duration::ZERO });
+
+    /// That a saved file can be put in force.
+    pub(super) fn usable(&self, file: &SavedFile) -> Result<(), RulesError> {
+        self.add(&mut Vec::new(), &file.file(), &file.text, &[])
     }
-    Ok(())
+
+    /// Every rule, with its file.
+    pub(super) fn rules(&self) -> Vec<(String, RuleText)> {
+        let of_file = |(file, text): &(String, String)| {
+            let groups = promql::rules::parse(text).map(|file| file.groups).unwrap_or_default();
+            let rules: Vec<(String, RuleText)> =
+                groups.into_iter().flat_map(|group| group.rules).map(|rule| (file.clone(), rule)).collect();
+            rules
+        };
+        self.files.iter().flat_map(of_file).collect()
+    }
+
+    /// Adds the groups of a file, without rules that are `replaced`.
+    fn add(&self, all: &mut Vec<Ruled>, file: &str, text: &str, replaced: &[&str]) -> Result<(), RulesError> {
+        let wrong = |findings: Vec<String>| RulesError::Wrong {
+            path: file.to_owned(),
+            findings: findings.join("; "),
+        };
+        let parsed = promql::rules::parse(text)
+            .map_err(|findings| wrong(findings.iter().map(ToString::to_string).collect()))?;
+        let mut made = Vec::new();
+        for mut written in parsed.groups {
+            let count = written.rules.len();
+            written.rules.retain(|rule| !replaced.contains(&rule.name.as_str()));
+            if written.rules.is_empty() && count > 0 {
+                continue;
+            }
+            let group =
+                Group::new(&written, self.interval_ms).map_err(|error| wrong(vec![error.to_string()]))?;
+            let (fared, limit) = (vec![Fared::default(); group.len()], written.limit);
+            let (file, took) = (file.to_owned(), Duration::ZERO);
+            made.push(Ruled { file, group, limit, fared, last_ms: None, took });
+        }
+        all.append(&mut made);
+        Ok(())
+    }
 }
 
 fn unreadable(path: &Path, reason: impl std::fmt::Display) -> RulesError {

@@ -7,15 +7,18 @@ use model::{Labels, NANOS_PER_MILLI, Sample, stale_marker};
 use promql::rules::{Moment, Outcome, Setting, Write};
 use store::AppendError;
 
-use super::{Fared, Ruled, Shown, keep, show};
+use super::keep::Keeper;
+use super::{Fared, Ruled, Shown, Stood, show, stand, word};
 use crate::app::Shared;
 use crate::clock::now_ms;
 use crate::intake::Intake;
 use crate::notify::Outside;
-use crate::source::StoreSource;
+use crate::source::{Kept, Round, StoreSource};
 
 /// Name of this door in the counters.
 const DOOR: &str = "rules";
+/// What a stream calls alerts.
+const TOPIC: &str = "alerts";
 /// Most evaluations that a group makes up for after a stop.
 const MISSED_MAX: usize = 6_000;
 /// How often it is looked whether a group is due, at least: the clock may be set.
@@ -36,11 +39,25 @@ pub(super) struct State {
 pub(super) struct Work {
     pub(super) shared: Weak<Shared>,
     pub(super) shown: Shown,
+    pub(super) stood: Stood,
     pub(super) stopping: Arc<(Mutex<bool>, Condvar)>,
     pub(super) setting: Setting,
     pub(super) outside: Outside,
     pub(super) resend_ms: i64,
     pub(super) state: State,
+    /// Places of the groups in the order of their turns.
+    pub(super) order: Vec<usize>,
+    pub(super) words: word::Words,
+    pub(super) kept: Kept,
+    pub(super) keeper: Keeper,
+}
+
+/// What became of a rule, until what it wrote is stored.
+struct Fate {
+    index: usize,
+    took: Duration,
+    error: Option<String>,
+    has_written: bool,
 }
 
 impl Work {
@@ -49,12 +66,17 @@ impl Work {
         while !self.pause() {
             let Some(shared) = self.shared.upgrade() else { break };
             let mut changed = false;
-            for at in 0..self.state.groups.len() {
-                changed |= self.turn(&shared, at);
+            for place in 0..self.order.len() {
+                changed |= self.turn(&shared, self.order[place]);
             }
             changed |= self.end_gone(&shared);
             if changed {
-                keep::keep(&shared.config.data_dir, &self.state.groups);
+                self.kept.end();
+                self.keeper.keep(&mut self.state.groups, &shared.metrics);
+            }
+            self.words.store(&shared);
+            if shared.book.take_changed() {
+                shared.live.topic_changed(TOPIC);
             }
         }
         self.state
@@ -89,11 +111,8 @@ impl Work {
                 break;
             }
             let started = Instant::now();
-            for index in 0..self.state.groups[at].group.len() {
-                self.rule(shared, (at, index), (*time_ms, moment));
-                if self.is_over() {
-                    return number > 0;
-                }
+            if !self.group(shared, at, (*time_ms, moment)) {
+                return number > 0;
             }
             self.end_leftovers(shared, at, *time_ms);
             let ruled = &mut self.state.groups[at];
@@ -106,34 +125,85 @@ impl Work {
             if let Some(place) = shown.get_mut(at) {
                 *place = value;
             }
+            drop(shown);
+            self.stand(shared, at);
         }
         !due.is_empty()
     }
 
-    fn rule(&mut self, shared: &Shared, (at, index): (usize, usize), (time_ms, moment): (i64, Moment)) {
+    /// Shows how the alerts of a group stand now.
+    fn stand(&self, shared: &Shared, at: usize) {
+        let now = stand::of(&self.state.groups[at]);
+        let mut stood = self.stood.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(place) = stood.get_mut(at) else { return };
+        if !place.is_like(&now) {
+            shared.live.topic_changed(TOPIC);
+        }
+        *place = now;
+    }
+
+    /// Evaluates the rules of a group and stores what they write, all of it at once; says whether it came
+    /// to the last one.
+    fn group(&mut self, shared: &Shared, at: usize, (time_ms, moment): (i64, Moment)) -> bool {
+        self.kept.begin(time_ms);
+        // What the server says of itself counts even where the store, being full, does not take it.
+        self.kept.show(shared.metrics.unstored.at(time_ms));
+        let failure = Mutex::new(None);
+        let mut fates = Vec::new();
+        for index in 0..self.state.groups[at].group.len() {
+            fates.extend(self.rule(shared, (at, index), (time_ms, moment), &failure));
+            if self.is_over() {
+                break;
+            }
+        }
+        store_pending(shared, &self.kept, &failure);
+        let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for fate in fates {
+            self.note(shared, at, time_ms, fate, failure.as_deref());
+        }
+        !self.is_over()
+    }
+
+    fn rule(
+        &mut self,
+        shared: &Shared,
+        (at, index): (usize, usize),
+        (time_ms, moment): (i64, Moment),
+        failure: &Mutex<Option<String>>,
+    ) -> Option<Fate> {
         let started = Instant::now();
         let over = self.is_over();
         let ruled = &mut self.state.groups[at];
-        let source = StoreSource::of(shared);
+        let flush = || store_pending(shared, &self.kept, failure);
+        let source = Round::new(StoreSource::of(shared), &self.kept, &flush);
         let Outcome { writes, error, .. } =
             ruled.group.evaluate(index, &source, (time_ms, moment), &self.setting);
         if error.is_some() && (over || self.setting.options.cancel.is_cancelled()) {
-            return;
+            return None;
         }
-        let stored = store(shared, &writes);
+        let has_written = !writes.is_empty();
+        self.kept.write(writes);
         if moment == Moment::Now && error.is_none() {
             let notices = ruled.group.notices(index, time_ms, self.resend_ms);
             let expr = ruled.group.rules().nth(index).map(|rule| rule.expr.as_str()).unwrap_or_default();
-            shared.notifier().tell(notices, expr, &self.outside);
+            self.words.take(&notices, &self.outside);
+            shared.notifier().tell(&notices, expr, &self.outside);
         }
-        let error = error.or_else(|| stored.err().map(|error| error.to_string()));
+        Some(Fate { index, took: started.elapsed(), error, has_written })
+    }
+
+    /// Notes how a rule fared; `failure` is why nothing could be stored.
+    fn note(&mut self, shared: &Shared, at: usize, time_ms: i64, fate: Fate, failure: Option<&str>) {
+        let ruled = &mut self.state.groups[at];
+        let Fate { index, took, error, has_written } = fate;
+        let error = error.or_else(|| failure.filter(|_| has_written).map(str::to_owned));
         let outcome = if error.is_some() { "failed" } else { "evaluated" };
         shared.metrics.rules.add(&[&ruled.group.name, outcome], 1);
         if let Some(fared) = ruled.fared.get_mut(index) {
             if let Some(error) = error.as_ref().filter(|error| fared.error.as_ref() != Some(*error)) {
                 tracing::warn!(error, group = ruled.group.name, rule = index, "a rule failed");
             }
-            *fared = Fared { at_ms: Some(time_ms), took: started.elapsed(), error };
+            *fared = Fared { at_ms: Some(time_ms), took, error };
         }
     }
 
@@ -164,6 +234,22 @@ impl Work {
 
     fn writes(&self, labels: &Labels) -> bool {
         self.state.groups.iter().any(|ruled| ruled.group.writes(labels))
+    }
+}
+
+/// Stores what rules wrote; why that failed first goes into `failure`.
+fn store_pending(shared: &Shared, kept: &Kept, failure: &Mutex<Option<String>>) {
+    let mut intake = Intake::own(DOOR);
+    let pending = kept.take_pending();
+    if pending.is_empty() {
+        return;
+    }
+    for (labels, (time_ns, value)) in pending {
+        intake.series(labels.iter(), vec![Sample { time_ns, value, step: None }]);
+    }
+    if let Err(error) = intake.store(shared) {
+        let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert(error.to_string());
     }
 }
 

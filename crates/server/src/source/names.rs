@@ -4,23 +4,34 @@
 use std::collections::BTreeSet;
 
 use promql::{MatchOp, Matcher};
-use store::{Found, Store};
+use store::{Found, Known, Store};
 use wire::otlp::{Meant, settled};
 
 use super::conditions;
 use crate::otlp::Streams;
 
 /// The label that holds a metric's name.
-const METRIC_NAME: &str = "__name__";
+pub(super) const METRIC_NAME: &str = "__name__";
 
 /// The series that fit `matchers` and may have points from the one time to the other, by number.
 pub(crate) fn select(
     store: &Store,
     streams: &Streams,
     matchers: &[Matcher],
-    (from_ns, to_ns): (i64, i64),
+    range: (i64, i64),
 ) -> Vec<Found> {
-    let find = |matchers: &[Matcher]| store.select(&conditions(matchers), from_ns, to_ns);
+    select_known(store, streams, matchers, range, &|_| None)
+}
+
+/// As [`select`]; labels that are `known` are not made again.
+pub(super) fn select_known(
+    store: &Store,
+    streams: &Streams,
+    matchers: &[Matcher],
+    range: (i64, i64),
+    known: &Known<'_>,
+) -> Vec<Found> {
+    let find = |matchers: &[Matcher]| store.select_known(&conditions(matchers), range, known);
     let mut found = find(matchers);
     let Some((at, meant)) = others(streams, matchers) else { return found };
     let mut extra = Vec::new();
@@ -57,6 +68,11 @@ pub(crate) fn spelled_out(
     let others = stays.into_iter().filter(|canonical| *canonical != name);
     all.extend(others.map(|canonical| renamed(matchers, at, canonical)));
     all
+}
+
+/// Whether the name may mean series of other names.
+pub(super) fn has_others(streams: &Streams, matchers: &[Matcher]) -> bool {
+    others(streams, matchers).is_some()
 }
 
 /// The place of an equality on the name, and what it may mean beside the series of that very name.

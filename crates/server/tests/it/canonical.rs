@@ -300,7 +300,12 @@ fn hostile_pages_leave_what_is_sound() {
     pages.set("utf8", b"vllm:num_preemptions_total{model_name=\"\xff\"} 3\n".to_vec());
     pages.set("half", "vllm:generation_tokens_total{model_name=\"m\"} 5\nvllm:prompt_tokens_total{model_na");
     pages.set("mixed", "vllm:prompt_tokens_total{Model_Name=\"x\",model_name=\"m\"} 8\n");
-    let server = Scraping::of(&pages, &["wide", "twice", "utf8", "half", "mixed"]);
+    let urls = ["wide", "twice", "utf8", "half", "mixed"].map(|path| pages.url(path));
+    let server = Scraping::with_config(move |config| {
+        config.scrape = urls.to_vec();
+        // The widest page takes a second to send and to read where the machine is busy.
+        config.scrape_interval = std::time::Duration::from_secs(3);
+    });
     server.becomes("tg_engine_requests_running{model=\"m\"}", 3.0);
     server.becomes("tg_engine_requests_waiting{model=\"m\"}", 4.0);
     server.becomes("tg_engine_prompt_tokens_total{model=\"m\",Model_Name=\"x\"}", 8.0);

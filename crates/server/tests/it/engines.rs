@@ -85,6 +85,81 @@ fn a_model_has_its_latencies_load_and_shares_and_a_reason_for_what_is_not_known(
     assert_eq!(server.get("/api/tg/v1/engines?from=5&to=4")["error"]["code"], "bad_request");
 }
 
+/// The names of the models of an answer.
+fn names(answer: &Value) -> Vec<&str> {
+    answer["models"].as_array().unwrap().iter().map(|model| model["model"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn many_models_come_page_by_page_and_each_is_what_it_is_alone() {
+    let pages = Pages::start();
+    // Some of the names are like patterns, and each begins the next.
+    let models = ["a", "a.", "a.b|c", "a\\\\b", "b<€>"];
+    let page = |requests| {
+        let of = |model: &&str| vllm(requests, 0.4, 3).replace("\"chat\"", &format!("\"{model}\""));
+        models.iter().map(of).collect::<String>()
+    };
+    pages.set("e", page(0));
+    let server = Scraping::of(&pages, &["e"]);
+    server.becomes("count(tg_engine_requests_running)", 5.0);
+    pages.set("e", page(1_000));
+    let time = eventually("the rates are there", || {
+        let answer = server.get("/api/tg/v1/engines");
+        let all = answer["models"].as_array()?;
+        let is_told = |model: &Value| model["values"]["ttft_p50"]["value"].is_f64();
+        (all.len() == 5 && all.iter().all(is_told)).then(|| answer["to"].as_i64().unwrap())
+    });
+    let ask = |more: &str| server.get(&format!("/api/tg/v1/engines?to={time}&from={}{more}", time - 60_000));
+    let whole = ask("");
+    assert_eq!((names(&whole).len(), &whole["models_total"], &whole["next"]), (5, &json!(5), &Value::Null));
+    let (mut together, mut after, mut asked) = (Vec::new(), String::new(), 0);
+    loop {
+        let page = ask(&format!("&limit=2{after}"));
+        asked += 1;
+        assert_eq!(page["models_total"], 5);
+        together.extend(page["models"].as_array().unwrap().clone());
+        let Some(next) = page["next"].as_str() else { break };
+        assert_eq!(names(&page).last(), Some(&next));
+        "&after=".clone_into(&mut after);
+        for byte in next.bytes() {
+            write!(after, "%{byte:02x}").unwrap();
+        }
+    }
+    assert_eq!(asked, 3);
+    assert_eq!(json!(together), whole["models"], "every figure is the same whatever else is on the page");
+    assert_eq!(names(&ask("&after=c")), [""; 0]);
+    for limit in ["0", "1001", "many"] {
+        assert_eq!(ask(&format!("&limit={limit}"))["error"]["code"], "bad_request", "{limit}");
+    }
+}
+
+#[test]
+fn a_model_that_comes_between_two_pages_is_on_its_page_and_none_is_told_twice() {
+    let pages = Pages::start();
+    let page = |models: &[&str]| {
+        let of = |model: &&str| vllm(0, 0.4, 3).replace("\"chat\"", &format!("\"{model}\""));
+        models.iter().map(of).collect::<String>()
+    };
+    pages.set("e", page(&["b", "d", "f"]));
+    let server = Scraping::of(&pages, &["e"]);
+    server.becomes("count(tg_engine_requests_running)", 3.0);
+    let first = server.get("/api/tg/v1/engines?limit=2");
+    assert_eq!(
+        (names(&first), &first["next"], &first["models_total"]),
+        (vec!["b", "d"], &json!("d"), &json!(3))
+    );
+    pages.set("e", page(&["a", "b", "d", "e", "f"]));
+    server.becomes("count(tg_engine_requests_running)", 5.0);
+    let second = server.get("/api/tg/v1/engines?limit=2&after=d");
+    assert_eq!((names(&second), &second["next"]), (vec!["e", "f"], &Value::Null));
+    assert_eq!(second["models_total"], 5);
+    let window = format!("from={}&to={}", second["from"], second["to"]);
+    let whole = server.get(&format!("/api/tg/v1/engines?{window}"));
+    assert_eq!(names(&whole), ["a", "b", "d", "e", "f"]);
+    let slice = server.get(&format!("/api/tg/v1/engines?{window}&limit=2&after=b"));
+    assert_eq!(slice["models"].as_array().unwrap()[..], whole["models"].as_array().unwrap()[2..4]);
+}
+
 #[test]
 fn a_share_of_which_one_half_never_comes_says_which() {
     let pages = Pages::start();
@@ -143,7 +218,7 @@ fn a_busy_card_whose_memory_works_is_memory_bound_by_the_pod_that_has_it() {
         let url = pages.url(path);
         let host = url.trim_start_matches("http://").split('/').next().unwrap().to_owned();
         format!(
-            "- job_name: {path}\n  scrape_interval: 100ms\n  scrape_timeout: 100ms\n  metrics_path: /{path}\n  static_configs: [{{targets: [\"{host}\"], labels: {{{labels}}}}}]\n  honor_labels: true\n"
+            "- job_name: {path}\n  scrape_interval: 500ms\n  scrape_timeout: 500ms\n  metrics_path: /{path}\n  static_configs: [{{targets: [\"{host}\"], labels: {{{labels}}}}}]\n  honor_labels: true\n"
         )
     };
     let scraped = format!(
@@ -169,6 +244,69 @@ fn a_busy_card_whose_memory_works_is_memory_bound_by_the_pod_that_has_it() {
     );
     let numbers = model["verdict"]["numbers"].as_array().unwrap();
     assert!(numbers.iter().any(|one| one["name"] == "dram" && one["value"] == 0.871), "{numbers:?}");
+}
+
+#[test]
+fn a_model_has_its_cost_and_what_it_keeps_of_its_objectives_or_why_not() {
+    let pages = Pages::start();
+    pages.set("e", vllm(0, 0.4, 0));
+    pages.set("f", vllm(0, 0.4, 0).replace("chat", "free"));
+    pages.set("d", dcgm("chat-0"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("prometheus.yml");
+    let target = |path: &str, labels: &str| {
+        let url = pages.url(path);
+        let host = url.trim_start_matches("http://").split('/').next().unwrap().to_owned();
+        format!(
+            "- job_name: {path}\n  scrape_interval: 500ms\n  scrape_timeout: 500ms\n  metrics_path: /{path}\n  static_configs: [{{targets: [\"{host}\"], labels: {{{labels}}}}}]\n  honor_labels: true\n"
+        )
+    };
+    let all =
+        [target("e", "namespace: serving, pod: chat-0"), target("f", "site: a"), target("d", "site: a")];
+    std::fs::write(&file, format!("scrape_configs:\n{}", all.concat())).unwrap();
+    let server = Scraping::with_config(move |config| {
+        let text = "[site]\nprices = ['h100-sxm=2.50']\nprice_revision = 'r1'\nobjectives = ['chat ttft=0.1 goodput=0.9']";
+        *config = crate::site::settings(text, config.clone());
+        config.scrape_config = Some(file.clone());
+    });
+    server.becomes("tg_engine_requests_running{model=\"chat\"}", 12.0);
+    server.becomes("tg_slo_seconds", 0.1);
+    pages.set("e", vllm(1_000, 0.4, 2));
+    pages.set("f", vllm(1_000, 0.4, 2).replace("chat", "free"));
+    let models = eventually("cost and goodput are there", || {
+        let models = server.get("/api/tg/v1/engines")["models"].clone();
+        let chat = &models[0]["values"];
+        let known = |key: &str| chat[key]["value"].is_number();
+        let all = [
+            "usd_per_mtok",
+            "tokens_per_joule",
+            "power_watts",
+            "output_tokens_per_second",
+            "goodput_lower",
+            "goodput_upper",
+        ];
+        all.into_iter().all(known).then_some(models)
+    });
+    let (chat, free) = (&models[0]["values"], &models[1]["values"]);
+    let number = |key: &str| chat[key]["value"].as_f64().unwrap();
+    let rate = number("output_tokens_per_second");
+    let near = |found: f64, wanted: f64| (found - wanted).abs() < wanted * 1e-6;
+    assert!(near(number("usd_per_mtok") * rate * 3_600.0 / 1e6, 2.5), "an hour of one card: {chat}");
+    assert!(near(number("power_watts"), 412.0) && near(number("tokens_per_joule") * 412.0, rate), "{chat}");
+    assert!(near(number("goodput_lower"), 0.1) && near(number("goodput_upper"), 0.1), "{chat}");
+    assert!(chat["usd_per_mtok"]["coverage"].is_number(), "{chat}");
+    assert_eq!(
+        (&chat["usd_per_mtok"]["unit"], &chat["tokens_per_joule"]["unit"]),
+        (&json!("USD"), &json!("1/J"))
+    );
+    let price = json!({"usd_per_gpu_hour": 2.5, "gpu_model": "NVIDIA H100 80GB HBM3", "revision": "r1"});
+    assert_eq!(models[0]["price"], price);
+    assert_eq!(models[0]["objectives"], json!({"ttft": 0.1, "tpot": null, "itl": null, "goodput": 0.9}));
+    let reason = |key: &str| free[key]["reason"].as_str().unwrap().to_owned();
+    assert!(reason("goodput_lower").contains("`[site] objectives`"), "{free}");
+    assert!(reason("usd_per_mtok").starts_with("which cards of 127.0.0.1 serve it is not known"), "{free}");
+    assert!(reason("tokens_per_joule").starts_with("which cards of 127.0.0.1 serve it"), "{free}");
+    assert_eq!((&models[1]["price"], &models[1]["objectives"]), (&Value::Null, &Value::Null));
 }
 
 #[test]

@@ -37,6 +37,10 @@ impl Site {
         self.running.as_ref().unwrap().addr
     }
 
+    pub(crate) fn running(&self) -> &Running {
+        self.running.as_ref().unwrap()
+    }
+
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.config.data_dir.clone()
     }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail as the test itself does")]
 
+mod calc_tools;
 mod canonical;
 mod canonical_rules;
 mod engine_events;
@@ -25,4 +26,11 @@ mod otlp_restarts;
 mod otlp_training;
 mod owners;
 mod pages;
+mod site;
+mod slow_machine;
 mod trainer;
+mod verdicts;
+mod verdicts_fed;
+mod verdicts_hostile;
+mod verdicts_odd;
+mod verdicts_reference;

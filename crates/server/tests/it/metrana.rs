@@ -92,7 +92,7 @@ impl World {
 
 /// Waits until a run of the world is as wanted.
 pub(crate) async fn eventually(world: &World, what: &str, ready: impl Fn(&Value) -> bool) -> Value {
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + Duration::from_mins(1);
     loop {
         let run = world.the_run().await;
         if ready(&run) {

@@ -254,6 +254,24 @@ fn a_run_shows_its_metrics_by_the_names_that_its_trainer_gave_them() {
 }
 
 #[test]
+fn what_a_histogram_counts_has_no_unit_its_sum_has_that_of_what_is_measured() {
+    let place = Place::new();
+    let steps = observed(at(0.0), at(10.0), &[250.0], &[1, 1], 900.0);
+    place.take(vec![histogram("megatron.training.step_duration_ms", CUMULATIVE, steps)]);
+    let runs = place.get("/api/tg/v1/runs");
+    let path = format!("/api/tg/v1/runs/{}", runs["runs"][0]["run_id"].as_str().unwrap());
+    let listed = place.get(&format!("{path}/metrics"));
+    let units = |end: &str| -> Vec<&str> {
+        let metrics = listed["metrics"].as_array().unwrap().iter();
+        let named = metrics.filter(|metric| {
+            metric["name"] == format!("megatron_training_step_duration_ms_milliseconds_{end}").as_str()
+        });
+        named.map(|metric| metric["unit"].as_str().unwrap()).collect()
+    };
+    assert_eq!((units("bucket"), units("count"), units("sum")), (vec!["", ""], vec![""], vec!["ms"]));
+}
+
+#[test]
 fn exemplars_tie_values_to_their_spans_gauges_too() {
     use opentelemetry_proto::tonic::metrics::v1::Exemplar;
     let place = Place::new();

@@ -597,13 +597,14 @@ fn facts_that_utilization_is_reckoned_from_are_series() {
     });
     let rank = Process::new("r1", 0)
         .with("nv.gpu.model", json!("NVIDIA H100 80GB HBM3"))
-        .with("megatron.precision", json!("bf16"));
+        .with("megatron.precision", json!("bf16"))
+        .with("nv.dl.training.config.recompute_granularity", json!("full"));
     rank.gauges(&world.running, now_ns(), &[("loss", 2.0)]);
     block(async {
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let until = std::time::Instant::now() + std::time::Duration::from_mins(1);
         loop {
             let url = format!(
-                "{}/api/v1/query?query=tg_run_gpus%20*%20on%20(gpu_model,dtype)%20group_left%20()%20tg_peak_flops%7Bkind=%22dense%22%7D",
+                "{}/api/v1/query?query=tg_run_gpus%20*%20on%20(gpu_model,dtype)%20group_left%20()%20tg_peak_flops%7Bkind=%22dense%22%7D%20and%20on%20(run_id)%20tg_run_recompute_factor%20%3E%201.3",
                 world.running.url
             );
             let asked = tokio::task::spawn_blocking(move || {

@@ -14,7 +14,10 @@ use crate::metrana::config;
 use crate::otlp_points::escape;
 
 /// How long anything may take before a test gives up on it.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// How often a page is looked at. It may take a second, which is long enough for a busy machine.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Waits until `ready` gives something.
 pub(crate) fn eventually<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
@@ -139,7 +142,7 @@ impl Scraping {
             running.stop();
         }
         let mut config = config(self.folder.path());
-        config.scrape_interval = Duration::from_millis(100);
+        config.scrape_interval = INTERVAL;
         (self.change)(&mut config);
         self.running = Some(server::start(config).unwrap());
     }

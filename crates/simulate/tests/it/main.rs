@@ -2,9 +2,10 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that can't go on fails its test")]
 
+use std::path::Path;
 use std::sync::Arc;
 
-use simulate::{Engine, Job, Node, Scenario};
+use simulate::{Engine, Job, Node, Scenario, Step};
 
 const TWO: &str = r#"
 name = "two hosts"
@@ -63,6 +64,60 @@ fn all_wait_for_a_throttled_card_and_it_waits_least() {
         assert!(step.wait(2) < step.wait(0) && (step.wait(2) - 0.15).abs() < 1e-12, "{step:?}");
     }
     assert!(before > 5 && after > 20, "{before} {after}");
+}
+
+/// Steps of a job of 64 ranks in four stages with one fault, without noise.
+fn played(fault: &str) -> Vec<Step> {
+    let text = format!(
+        "name = \"eight hosts\"\n[[nodes]]\nhost = \"node-#\"\ncount = 8\ngpus = 8\n[[jobs]]\nname = \"pretrain\"\n\
+         hosts = [\"node-0..node-7\"]\nstages = 4\njitter = 0.0\n[[faults]]\nat = 0.0\n{fault}"
+    );
+    let mut job = Job::new(Arc::new(Scenario::read(&text).unwrap()), 0).unwrap();
+    std::iter::from_fn(|| job.next_until(100.0)).collect()
+}
+
+/// Ranks that need longer than the usual second, and how much.
+fn slow(step: &Step) -> Vec<(usize, f64)> {
+    let ranks = step.own.iter().copied().enumerate();
+    ranks
+        .filter(|(_, own)| (own - 1.0).abs() > 1e-9)
+        .map(|(rank, own)| (rank, (own * 1e6).round() / 1e6))
+        .collect()
+}
+
+#[test]
+fn a_card_or_a_host_is_slow_for_no_reason() {
+    for step in played("kind = \"slow\"\nhost = \"node-1\"\ngpu = 1\nrate = 1.03\n") {
+        assert_eq!(slow(&step), [(9, 1.03)]);
+    }
+    for step in played("kind = \"slow\"\nhost = \"node-3\"\nrate = 1.08\n") {
+        assert_eq!(slow(&step), (24..32).map(|rank| (rank, 1.08)).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_job_has_a_slow_exchange_a_heavy_stage_or_ranks_that_take_turns() {
+    let steps = played("kind = \"slow_exchange\"\njob = \"pretrain\"\n");
+    assert!(steps.iter().all(|step| slow(step).is_empty() && (step.communication - 0.45).abs() < 1e-12));
+    for step in played("kind = \"heavy_stage\"\njob = \"pretrain\"\nstage = 3\n") {
+        assert_eq!(slow(&step), (48..64).map(|rank| (rank, 1.12)).collect::<Vec<_>>());
+    }
+    let late: Vec<_> = played("kind = \"turns\"\njob = \"pretrain\"\n").iter().map(slow).collect();
+    let turns: Vec<_> = (0..late.len()).map(|step| vec![(13 * step % 64, 1.2)]).collect();
+    assert_eq!(late, turns);
+}
+
+#[test]
+fn a_fault_of_a_job_names_one_that_is_there() {
+    let fault = |more: &str| refused(&format!("[[faults]]\nat = 1.0\n{more}"));
+    let none = fault("kind = \"turns\"\n");
+    assert!(none.contains("the fault at 1 s names no `job`"), "{none}");
+    let away = fault("kind = \"slow_exchange\"\njob = \"finetune\"\n");
+    assert!(away.contains("is of the job `finetune`; there are pretrain"), "{away}");
+    let stage = fault("kind = \"heavy_stage\"\njob = \"pretrain\"\nstage = 1\n");
+    assert!(stage.contains("is of stage 1 of `pretrain`, which has 1"), "{stage}");
+    let rate = fault("kind = \"turns\"\njob = \"pretrain\"\nrate = -1.0\n");
+    assert!(rate.contains("`rate` of `turns at 1 s` is -1"), "{rate}");
 }
 
 #[test]
@@ -197,6 +252,29 @@ fn the_scenarios_that_come_along_can_be_played() {
         Node::new(&scenario, &host).unwrap().advance(1.0);
         names.push(path.file_stem().unwrap().to_str().unwrap().to_owned());
     }
-    names.sort();
-    assert_eq!(names, ["fleet", "seed", "small"]);
+    for name in ["fleet", "seed", "small", "stragglers"] {
+        assert!(names.iter().any(|one| one == name), "{name} of {names:?}");
+    }
+}
+
+#[test]
+fn jobs_of_the_examples_compute_what_their_cards_can() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/scenarios");
+    let mut jobs = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        let scenario = Arc::new(Scenario::read(&text).unwrap());
+        for index in 0..scenario.jobs.len() {
+            let mut job = Job::new(scenario.clone(), index).unwrap();
+            let group = job.group().clone();
+            let step = job.next_until(60.0).unwrap();
+            let profile = scenario.profile(&job.ranks()[0].0).unwrap();
+            assert_eq!((profile.key, &*group.dtype), ("h100-sxm", "bf16"), "the peak below is theirs");
+            let flops = 6.0 * group.parameters.unwrap() * group.tokens / step.length;
+            let mfu = flops / (989e12 * job.ranks().len() as f64);
+            assert!((0.25..0.5).contains(&mfu), "`{}` of `{}`: {mfu}", group.name, scenario.name);
+            jobs += 1;
+        }
+    }
+    assert!(jobs > 4, "{jobs}");
 }

@@ -14,7 +14,7 @@ use wire::remote_write::{
 };
 
 /// Longest wait for something that should happen soon.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A running Prometheus, ended with the test.
 struct Prometheus {

@@ -138,7 +138,8 @@ pub(super) async fn metadata(State(app): State<App>, asked: Asked) -> Result<Res
     })
     .await?;
     let mut metrics = BTreeMap::new();
-    for desc in app.config.catalog.iter().copied().chain(semconv::canonical::all().copied()) {
+    let canonical = semconv::canonical::all().chain(semconv::canonical::DERIVED).copied();
+    for desc in app.config.catalog.iter().copied().chain(canonical) {
         let mut entry = json!({"type": desc.kind.name(), "help": desc.help, "unit": desc.unit.symbol()});
         // How a metric misleads is ours to tell; Prometheus has no field for it.
         if !desc.caveat.is_empty() {

@@ -297,6 +297,12 @@ fn kind(name: &str) -> Option<u8> {
     KINDS.iter().position(|known| *known == word).map(|at| at as u8)
 }
 
+/// The productive share of the run's time.
+pub(super) fn goodput_ratio(of: &Of<'_>) -> Result<Option<f64>, ApiError> {
+    let goodput = goodput_of(of, &of.ranks(), of.steps()?)?;
+    Ok(goodput.map(|goodput| goodput.ratio))
+}
+
 fn goodput_of(
     of: &Of<'_>,
     ranks: &[u32],

@@ -39,9 +39,11 @@ impl Name {
     pub(super) fn of(labels: &Labels) -> Self {
         let text = |name| labels.get(name).unwrap_or_default();
         let mut name = [text("job"), "\0", text("instance")].concat();
-        for value in project_labels().filter_map(|label| labels.get(label)) {
-            name.push('\0');
-            name.push_str(value);
+        if project_labels().any(|label| labels.get(label).is_some()) {
+            for label in project_labels() {
+                name.push('\0');
+                name.push_str(text(label));
+            }
         }
         Self(name.into())
     }
@@ -64,7 +66,7 @@ impl Name {
 
     /// Organization, workspace and project, where it is confined to one.
     pub(super) fn project(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        project_labels().zip(self.0.split('\0').skip(2))
+        project_labels().zip(self.0.split('\0').skip(2)).filter(|(_, value)| !value.is_empty())
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::target::{Change, Evidence, Sign, Target, Turn};
 
 /// Kind of the events.
-const KIND: &str = "engine";
+pub(crate) const KIND: &str = "engine";
 /// Restarts within an hour from which they are more than worth knowing.
 const RESTARTS_WARNED: usize = 3;
 /// Names that a sentence lists.
