@@ -1,6 +1,7 @@
 //! Rules that people save in the server, and what is kept of rules on a disk without space.
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
@@ -74,6 +75,31 @@ fn a_saved_file_is_in_force_at_once_outlives_a_crash_and_goes_when_it_is_removed
     assert_eq!(file_of(&server, "Hot"), [""; 0]);
     let log = fs::read_to_string(server.home.join("log")).unwrap();
     assert!(log.contains("rules are saved and in force") && log.contains("saved rules are removed"), "{log}");
+}
+
+#[test]
+fn rules_are_shown_while_others_take_their_place() {
+    let server = Server::start(&[]);
+    let (status, answer) = put(&server, "stays", &json!({"text": alert("Stays", "vector(1)")}));
+    assert_eq!(status, 200, "{answer}");
+    eventually("it fires", || fires(&server, "Stays"));
+    let is_saving = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        let looks = scope.spawn(|| {
+            let mut looks = 0;
+            while is_saving.load(Ordering::Relaxed) || looks == 0 {
+                assert_eq!(file_of(&server, "Stays"), ["saved/stays.yml"]);
+                assert!(fires(&server, "Stays").is_some());
+                looks += 1;
+            }
+        });
+        for at in 0..20 {
+            let other = alert("Other", &format!("vector({at})"));
+            assert_eq!(put(&server, "other", &json!({"text": other})).0, 200);
+        }
+        is_saving.store(false, Ordering::Relaxed);
+        looks.join().unwrap();
+    });
 }
 
 #[test]

@@ -171,11 +171,12 @@ fn swap(app: &App, groups: Vec<Ruled>, alerting: &AlertingConfig) -> Result<(), 
         }
     }
     state.gone.extend(old.groups.iter().flat_map(|gone| gone.group.state().series().collect::<Vec<_>>()));
-    run(app, state, alerting)
+    run(app, state, alerting).inspect_err(|_| *app.ruler() = None)
 }
 
 fn run(app: &App, state: State, alerting: &AlertingConfig) -> Result<(), RulesError> {
     if state.groups.is_empty() && state.gone.is_empty() {
+        *app.ruler() = None;
         return Ok(());
     }
     let shown: Shown = Arc::new(Mutex::new(state.groups.iter().map(show::show).collect()));
@@ -217,15 +218,21 @@ fn run(app: &App, state: State, alerting: &AlertingConfig) -> Result<(), RulesEr
 /// Ends evaluating.
 pub(crate) fn stop(app: &App) {
     drop(end(app));
+    *app.ruler() = None;
 }
 
-/// Ends evaluating; what is under way is given up and done anew by whoever goes on with the state.
+/// Ends evaluating; what is under way is given up and done anew by whoever goes on with the state. What was
+/// concluded is shown until somebody does.
 fn end(app: &App) -> Option<State> {
-    let mut ruler = app.ruler().take()?;
-    ruler.cancel.cancel();
-    *ruler.stopping.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-    ruler.stopping.1.notify_all();
-    match ruler.thread.take()?.join() {
+    let thread = {
+        let mut ruler = app.ruler();
+        let ruler = ruler.as_mut()?;
+        ruler.cancel.cancel();
+        *ruler.stopping.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        ruler.stopping.1.notify_all();
+        ruler.thread.take()?
+    };
+    match thread.join() {
         Ok(state) => Some(state),
         Err(_panic) => {
             tracing::error!("the rules' thread ended by a panic");
