@@ -67,6 +67,7 @@ function padLinear(low: number, high: number, zero: boolean): [number, number] {
   let [bottom, top] = [low, high];
   if (zero && bottom > 0) bottom = 0;
   if (zero && top < 0) top = 0;
+  if (zero && bottom === 0 && top === 0) return [0, 1];
   if (bottom === top) {
     const half = Math.abs(bottom) * 0.05 || 1;
     return [clamp(bottom - half), clamp(top + half)];

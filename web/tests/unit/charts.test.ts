@@ -143,6 +143,8 @@ describe('value axis', () => {
   test('a constant stands in the middle of plus and minus five percent', () => {
     expect(valueRange([0, 1], [line([100, 100])], 0, 1, choice)).toEqual([95, 105]);
     expect(valueRange([0, 1], [line([0, 0])], 0, 1, choice)).toEqual([-1, 1]);
+    // Nothing that zero bounds goes below it.
+    expect(valueRange([0, 1], [line([0, 0])], 0, 1, { ...choice, zero: true })).toEqual([0, 1]);
   });
 
   test('zero, envelope, clip and log do what they say', () => {
