@@ -73,7 +73,10 @@ metrics! {
         "Tokens that a run trains on per second.", "Of the last step alone.";
     DERIVED_RUN_MFU_RATIO: gauge, "run:mfu_ratio", Ratio, RUN, B,
         "Share of the cards' dense peak that the model makes use of.",
-        "By the model's formula and the data sheet; over 1 is a mistake in what the run says of itself.";
+        "By the model's formula and the data sheet; absent where it would be over 1, as what the run says of itself is wrong.";
+    DERIVED_RUN_MFU_UNCHECKED: gauge, "run:mfu_unchecked", Ratio, RUN, C,
+        "The same as it comes out of what the run says of itself.",
+        "Over 1 where that is wrong; only to be alerted on.";
     DERIVED_RUN_HFU_RATIO: gauge, "run:hfu_ratio", Ratio, RUN, B,
         "Share of the cards' dense peak that is computed, recomputed activations included.",
         "Rising beside a level MFU it is no progress.";
