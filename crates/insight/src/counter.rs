@@ -97,6 +97,12 @@ impl Increase {
     /// to within an interval of an edge count for all up to it, else for half an interval more; and no counter was
     /// below zero.
     pub fn rate_in(&self, window: Window) -> f64 {
+        let told = self.told_in(window);
+        self.value * (told.seconds() / self.window_seconds()) / window.seconds()
+    }
+
+    /// The part of a window that [`Increase::rate_in`] takes the readings to tell of.
+    pub fn told_in(&self, window: Window) -> Window {
         let sampled = self.window_seconds();
         let interval = sampled / self.readings.saturating_sub(1).max(1) as f64;
         let reach = |seconds: f64| {
@@ -107,7 +113,7 @@ impl Increase {
             before = before.min(sampled * (self.first / self.value));
         }
         let after = reach(window.to_seconds - self.to_seconds);
-        self.value * ((sampled + before + after) / sampled) / window.seconds()
+        Window { from_seconds: self.from_seconds - before, to_seconds: self.to_seconds + after }
     }
 
     /// The observed share of the window.

@@ -70,6 +70,11 @@ pub(super) fn fields(tool: &'static Tool, matches: &ArgMatches) -> Result<Body, 
         return Err(unknown(&served, model)?);
     }
     if tool.name == "economics" {
+        let typed = matches.try_get_one::<String>("rate_over").ok().flatten();
+        if typed.is_some_and(|over| over == "busy") {
+            let text = format!("counters of model `{model}` are those of all its hours, idle ones too");
+            return Err(Failure::new(text).hint("leave `--rate-over` away with `--model`"));
+        }
         body.insert("rate_over".to_owned(), Value::from("allocated"));
     }
     Ok(body)

@@ -7,7 +7,7 @@ use server::calc::Tool;
 use super::Body;
 use super::asked::{self, ask, number, series, with_a_rate};
 use crate::http::{Server, escape};
-use crate::output::Failure;
+use crate::output::{Failure, note};
 
 const MILLIS: f64 = 1e3;
 const SECONDS_PER_DAY: f64 = 86_400.0;
@@ -45,7 +45,7 @@ pub(super) fn fields(tool: &'static Tool, matches: &ArgMatches) -> Result<Body, 
         Run { server: &server, id, window: asked::window(matches)?, time: end(&server, &run, matches)? };
     match tool.name {
         "mfu" => mfu(&asked, &run),
-        "economics" => economics(&asked),
+        "economics" => economics(&asked, &run, matches),
         "goodput" => goodput(&server, id),
         _ => Ok(ettr(&run, &asked.time)),
     }
@@ -108,19 +108,50 @@ fn mfu(asked: &Run<'_>, run: &Value) -> Result<Body, Failure> {
             }
         }
     }
-    let sessions = run["sessions"].as_array().into_iter().flatten();
-    let world = sessions.filter_map(|session| session["world_size"].as_u64()).max().unwrap_or(1);
-    body.entry("gpus").or_insert_with(|| Value::from(world));
+    body.entry("gpus").or_insert_with(|| Value::from(ranks(run).unwrap_or(1)));
     Ok(body)
 }
 
-fn economics(run: &Run<'_>) -> Result<Body, Failure> {
+/// How many ranks the run has: as it says, or one where it has one process.
+fn ranks(run: &Value) -> Option<u64> {
+    let sessions = run["sessions"].as_array().map_or(&[][..], Vec::as_slice);
+    let said = sessions.iter().filter_map(|session| session["world_size"].as_u64()).max();
+    said.filter(|size| *size > 0).or((sessions.len() == 1).then_some(1))
+}
+
+/// How many GPUs the run's tokens are of, as far as it says.
+fn gpus(asked: &Run<'_>, run: &Value) -> Result<Option<f64>, Failure> {
+    let stated = format!("sum(last_over_time(tg_run_gpus{{run_id=\"{}\"}}[1h]))", asked.id);
+    let stated = number(&ask(asked.server, &stated, &asked.time)?).ok().and_then(|gpus| gpus.as_f64());
+    Ok(stated.or_else(|| ranks(run).map(|ranks| ranks as f64)))
+}
+
+/// Tokens of all GPUs, and energy of all of them or of none: a part of them would be a wrong number.
+fn economics(run: &Run<'_>, record: &Value, matches: &ArgMatches) -> Result<Body, Failure> {
     let mut body = Body::new();
     body.extend(tokens(run)?.map(|tokens| ("tokens_per_second".to_owned(), tokens)));
+    let typed = matches.get_one::<String>("gpus").and_then(|text| text.parse::<f64>().ok());
+    let gpus = match typed {
+        Some(gpus) => Some(gpus),
+        None => gpus(run, record)?,
+    };
     // Raw samples, from the first to the last: a run may be shorter than any window of a rate.
     let energy = format!("system_gpu_energy_joules_total{{run_id=\"{}\"}}[{}]", run.id, run.window);
     let mut energy = ask(run.server, &energy, &run.time)?;
     with_a_rate(&mut energy);
+    let counters = energy["result"].as_array().map_or(0, Vec::len);
+    let known = gpus.unwrap_or(0.0).max(counters as f64);
+    if known == 0.0 {
+        let text = format!("run {} doesn't say how many GPUs its tokens are of", run.id);
+        return Err(Failure::new(text).hint("`--gpus` says it"));
+    }
+    body.insert("gpus".to_owned(), Value::from(known));
+    if counters > 0 && (counters as f64) < known {
+        note(format_args!(
+            "of {known} GPUs of the run {counters} have an energy counter with samples in the window, so its power is not known"
+        ));
+        return Ok(body);
+    }
     body.extend(series(&energy, None).ok().map(|energy| ("energy".to_owned(), energy)));
     Ok(body)
 }

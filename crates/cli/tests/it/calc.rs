@@ -325,7 +325,15 @@ fn a_run_says_what_utilization_is_reckoned_from() {
     is(&said, "flops_per_second_per_gpu", 2.0 * 8e9 * 500.0 / 4.0);
     let (code, _, err) = server.cli(&["calc", "mfu", "--run", "0123456789abcdef", "--peak", "1e12"]);
     assert_eq!(code, 2, "{err}");
-    let (code, out, err) = server.cli(&["calc", "economics", "--run", &id("r"), "--price", "3.6", "--json"]);
+    // One of four GPUs tells its energy, and tokens are of all four.
+    let economics = ["calc", "economics", "--run", &id("r"), "--price", "3.6", "--json"];
+    let (code, out, err) = server.cli(&economics);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("of 4 GPUs of the run 1 have an energy counter"), "{err}");
+    let said: Value = serde_json::from_str(&out).unwrap();
+    is(&said, "usd_per_mtok", 8.0);
+    assert_eq!(said["result"]["watts"], Value::Null);
+    let (code, out, err) = server.cli(&[&economics[..], &["--gpus", "1"]].concat());
     assert_eq!(code, 0, "{err}");
     let said: Value = serde_json::from_str(&out).unwrap();
     is(&said, "watts", 500.0);

@@ -130,11 +130,16 @@ impl Counters {
         let to_seconds = rises.iter().map(|rise| rise.to_seconds).fold(f64::NEG_INFINITY, f64::max);
         let window = asked.unwrap_or(Window { from_seconds, to_seconds });
         let mut sum = Self { window_seconds: window.seconds(), ..Self::default() };
+        // Counters may follow one another, as those of replicas do that are exchanged one by one.
+        let told = told_seconds(rises, window);
         for rise in rises {
-            sum.rate += rise.rate_in(window);
+            let rate = rise.rate_in(window);
+            sum.rate += rate;
             sum.naive_rate += rise.naive_rate();
             sum.observed_seconds += rise.observed_seconds;
-            sum.corrected_rate += rise.corrected_rate().unwrap_or(0.0);
+            // One of which nothing was observed counts as it is.
+            let coverage = Some(rise.coverage()).filter(|share| *share > 0.0).unwrap_or(1.0);
+            sum.corrected_rate += rate / coverage * (sum.window_seconds / told);
             sum.resets += rise.resets;
             sum.backward += rise.backward;
             sum.implausible += rise.implausible;
@@ -146,6 +151,18 @@ impl Counters {
     fn corrected(&self) -> Option<f64> {
         (self.observed_seconds > 0.0).then_some(self.corrected_rate)
     }
+}
+
+/// How much of a window at least one counter tells of, seconds.
+fn told_seconds(rises: &[Increase], window: Window) -> f64 {
+    let mut told: Vec<Window> = rises.iter().map(|rise| rise.told_in(window)).collect();
+    told.sort_by(|a, b| a.from_seconds.total_cmp(&b.from_seconds));
+    let (mut seconds, mut until) = (0.0, f64::NEG_INFINITY);
+    for one in told {
+        seconds += (one.to_seconds - one.from_seconds.max(until)).max(0.0);
+        until = until.max(one.to_seconds);
+    }
+    seconds
 }
 
 /// Counters of one kind, with the window that all of them were asked for.
@@ -174,6 +191,8 @@ struct Measured {
     tokens_corrected: Option<f64>,
     watts: Option<f64>,
     watts_corrected: Option<f64>,
+    /// Energy counters were read, and no board can burn what they say.
+    is_implausible: bool,
     naive_tokens: Option<f64>,
     running_ratio: Option<f64>,
     /// How many energy counters there were.
@@ -241,7 +260,9 @@ fn measure(given: &Given, answer: &mut Answer) -> Result<Measured, CalcError> {
     let limit_watts = limit_watts.or_else(|| table.and_then(limit_of));
     if let Some(counted) = joules {
         let sum = sum(&counted, Policy::Energy { limit_watts }, "energy")?;
-        (measured.watts, measured.watts_corrected) = (Some(sum.rate), sum.corrected());
+        measured.is_implausible = sum.observed_seconds == 0.0 && sum.implausible > 0;
+        measured.watts = Some(sum.rate).filter(|_| !measured.is_implausible);
+        measured.watts_corrected = sum.corrected();
         measured.gpus =
             Some(counted.counters.len() as f64).filter(|_| given.has("energy") || given.has("energy_mj"));
         tell_counters(answer, "energy", &sum);
@@ -367,7 +388,11 @@ fn tell_counters(answer: &mut Answer, what: &'static str, sum: &Counters) {
 
 fn energy(measured: &Measured, answer: &mut Answer) {
     let no_tokens = "no tokens were given: samples with `tokens`, or `--tokens-per-second`";
-    let no_watts = "no energy was given: samples with `energy_mj`, or `--watts`";
+    let no_watts = if measured.is_implausible {
+        "the energy counter rises faster than a board can burn: give `--power-limit`, one board a counter, and joules or millijoules as the column says"
+    } else {
+        "no energy was given: samples with `energy_mj`, or `--watts`"
+    };
     answer.put_or("tokens_per_second", measured.tokens_per_second, no_tokens);
     answer.put_or("watts", measured.watts, no_watts);
     if let Some(tokens) = measured.tokens_corrected {
@@ -420,6 +445,14 @@ fn occupancy(given: &Given, measured: &Measured, answer: &mut Answer) -> Result<
             said[0]
         );
         return Err(CalcError::new(text).of("occupancy").hint("leave one of the two away"));
+    }
+    if let (Some("busy"), Some(measured)) = (over, measured.running_ratio) {
+        let text = format!(
+            "`rate_over` is `busy`, and the tokens were counted over the whole window, of which {measured:.3} was busy by `running`"
+        );
+        return Err(CalcError::new(text)
+            .of("rate_over")
+            .hint("leave it away: idle time is in the rate already"));
     }
     let is_allocated = match over {
         Some(over) => over == "allocated",

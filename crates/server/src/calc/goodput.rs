@@ -244,11 +244,13 @@ fn each(answer: &mut Answer, ask: &Objectives, requests: &[Request]) {
 
 fn bounds(given: &Given, answer: &mut Answer) -> Result<(), CalcError> {
     columns(answer);
-    let mut shares = Vec::new();
+    let (mut shares, mut unknown) = (Vec::new(), Vec::new());
     for objective in &OBJECTIVES {
         if let Some(share) = share_of(given, objective, answer)? {
             tell_share(answer, objective.name, given.number(objective.name), &share);
             shares.push(share);
+        } else if given.has(objective.name) {
+            unknown.push(objective);
         }
     }
     let Some(Interval { lower, upper }) = interval(&shares) else {
@@ -256,6 +258,20 @@ fn bounds(given: &Given, answer: &mut Answer) -> Result<(), CalcError> {
             "name a file of requests, or give histograms with objectives, or shares such as `--ttft-ratio`";
         return Err(missing("requests").hint(hint));
     };
+    if let Some(objective) = unknown.first() {
+        let flag = |input: &str| input.replace('_', "-");
+        let reason = format!(
+            "how many requests meet `--{}` is not known: `--{}` or `--{}` tells it",
+            objective.name,
+            flag(objective.histogram),
+            flag(objective.ratio)
+        );
+        for name in ["goodput_ratio", "goodput_ratio_lower", "goodput_ratio_upper"] {
+            answer.lacks(name, reason.clone());
+        }
+        answer.line(format!("  goodput unknown: {reason}"));
+        return Ok(());
+    }
     answer.put("goodput_ratio_lower", lower);
     answer.put("goodput_ratio_upper", upper);
     if shares.len() == 1 && lower == upper {

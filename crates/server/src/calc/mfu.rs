@@ -264,10 +264,11 @@ fn ratios(given: &Given, answer: &mut Answer, job: Job, peak: Peak) -> Result<()
     answer.put_or("mfu_ratio", mfu, "the numbers give none");
     let hardware = |recompute| job.model.hardware_flops(job.flops_model, recompute);
     let none = "in inference nothing is computed again";
+    let full = hardware(Recompute::Full).and_then(|per_token| ratio(per_token, peak.flops));
     answer.put_or(
         "hfu_full_recompute_ratio",
-        hardware(Recompute::Full).and_then(|per_token| ratio(per_token, peak.flops)),
-        none,
+        full.filter(|hfu| *hfu <= 1.0),
+        if full.is_some() { "it would be more than the peak: not all is computed again" } else { none },
     );
     let said = given.text("recompute");
     let said = said.and_then(|word| Recompute::ALL.into_iter().find(|recompute| recompute.name() == word));
@@ -278,7 +279,16 @@ fn ratios(given: &Given, answer: &mut Answer, job: Job, peak: Peak) -> Result<()
         } else {
             none
         };
-        answer.put_or("hfu_ratio", per_token.and_then(|per_token| ratio(per_token, peak.flops)), why);
+        let hfu = per_token.and_then(|per_token| ratio(per_token, peak.flops));
+        if let Some(hfu) = hfu.filter(|hfu| *hfu > 1.0) {
+            let text = format!(
+                "HFU would be {}: the hardware can't do more than its peak, so one of the numbers is of something else",
+                percent(hfu, 2)
+            );
+            let hint = "check `--recompute`, the number of GPUs, the peak, and that tokens are per second";
+            return Err(CalcError::new(text).of("recompute").hint(hint).impossible());
+        }
+        answer.put_or("hfu_ratio", hfu, why);
     }
     let achievable = given.number("achievable").or(peak.achievable);
     let why = "nobody measured what large matrix products reach on it: `--achievable`";
@@ -287,8 +297,18 @@ fn ratios(given: &Given, answer: &mut Answer, job: Job, peak: Peak) -> Result<()
         answer.put("achievable_flops", flops);
     }
     if let Some(clock) = given.number("clock_ratio") {
+        let capped = ratio(per_token, peak.flops * clock);
+        if let Some(mfu) = capped.filter(|mfu| *mfu > 1.0) {
+            let text = format!(
+                "MFU of the peak at {} of the clock would be {}: the clock was higher than that",
+                percent(clock, 1),
+                percent(mfu, 2)
+            );
+            let hint = "`--clock-ratio` is the mean clock of the same time over the boost clock";
+            return Err(CalcError::new(text).of("clock_ratio").hint(hint).impossible());
+        }
         answer.put("capped_peak_flops", peak.flops * clock);
-        answer.put_or("mfu_of_capped_ratio", ratio(per_token, peak.flops * clock), "the numbers give none");
+        answer.put_or("mfu_of_capped_ratio", capped, "the numbers give none");
         answer.assume(format!(
             "the capped peak is the peak times the clock that is allowed, {}",
             percent(clock, 1)

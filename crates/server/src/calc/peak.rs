@@ -24,6 +24,9 @@ pub(crate) const DTYPE: Input = input(
 pub(crate) const PEAK: Input =
     number("peak", POSITIVE, "FLOPS", "Dense peak of one GPU, FLOP/s, such as 989e12; goes before --gpu");
 
+/// Peaks nearer than this to each other, as a ratio, are printed from one figure.
+const NEAR: f64 = 0.02;
+
 /// A peak of arithmetic.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peak {
@@ -57,12 +60,42 @@ pub(crate) fn dtype(given: &Given) -> Result<Dtype, CalcError> {
     })
 }
 
+/// What is to be said of a peak that was given and is more than the GPU does, or that of a GPU with half of all factors
+/// zero, as data sheets print it.
+fn sparse(given: &Given, flops: f64, dtype: Dtype) -> Option<String> {
+    let is_near = |peak: f64| (flops / peak - 1.0).abs() < NEAR;
+    let (gpu, dense) = match device(given) {
+        Some(Ok(gpu)) => (gpu, gpu.flops(dtype)?),
+        Some(Err(_)) => return None,
+        None => {
+            let is_known = peaks::GPUS.iter().any(|gpu| gpu.flops(dtype).is_some_and(is_near));
+            let twice = |gpu: &&Gpu| gpu.flops(dtype).is_some_and(|dense| is_near(2.0 * dense));
+            let gpu = peaks::GPUS.iter().find(twice).filter(|_| !is_known)?;
+            (gpu, gpu.flops(dtype)?)
+        }
+    };
+    (flops > dense * (1.0 + NEAR)).then(|| {
+        let sparse = if is_near(2.0 * dense) { ", the one of sparse matrices" } else { "" };
+        format!(
+            "the peak that was given, {} TFLOP/s, is {:.2} times the dense one of {} in {}{sparse}: data sheets print both, and utilization is of the dense one, {} TFLOP/s",
+            flops / 1e12,
+            flops / dense,
+            gpu.id,
+            dtype.name(),
+            dense / 1e12
+        )
+    })
+}
+
 /// The peak of one GPU, or why it is not known.
 pub(crate) fn flops(given: &Given, answer: &mut Answer) -> Result<Result<Peak, String>, CalcError> {
     let dtype = dtype(given)?;
     answer.stand_in("dtype", dtype.name());
     if let Some(flops) = given.number("peak") {
         answer.assume(format!("the peak is the one that was given, {} TFLOP/s", flops / 1e12));
+        if let Some(warning) = sparse(given, flops, dtype) {
+            answer.warnings.push(warning);
+        }
         return Ok(Ok(Peak { flops, achievable: None }));
     }
     let gpu = match device(given) {
@@ -85,5 +118,7 @@ pub(crate) fn flops(given: &Given, answer: &mut Answer) -> Result<Result<Peak, S
         gpu.source.title,
         gpu.source.url,
     );
-    Ok(Ok(Peak { flops, achievable: gpu.achievable.map(|share| share * flops) }))
+    // It was measured in one format only.
+    let achievable = gpu.achievable.filter(|_| dtype == Dtype::Bf16);
+    Ok(Ok(Peak { flops, achievable: achievable.map(|share| share * flops) }))
 }

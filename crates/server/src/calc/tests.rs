@@ -142,8 +142,40 @@ fn a_share_of_busy_hours_is_applied_once() {
     is(&said, "occupancy_ratio", 2.0 / 3.0, 1e-12);
     is(&said, "usd_per_mtok", 15.0, 1e-12);
     is(&said, "usd_per_mtok_busy", 10.0, 1e-12);
+    let mut busy = measured.clone();
+    busy["rate_over"] = json!("busy");
+    assert_eq!(ask("economics", &busy).unwrap_err().field.as_deref(), Some("rate_over"));
     measured["occupancy"] = json!(0.5);
     assert_eq!(ask("economics", &measured).unwrap_err().field.as_deref(), Some("occupancy"));
+}
+
+/// Raw samples every 15 s of one counter, in the middle of a window of 600 s or at its end.
+fn counter(from: u32, to: u32, per_second: f64) -> Value {
+    let times: Vec<u32> = (from..=to).step_by(15).collect();
+    let values: Vec<f64> = times.iter().map(|time| f64::from(time - from) * per_second).collect();
+    json!({"t": times, "value": values, "from": 0, "to": 600})
+}
+
+#[test]
+fn replicas_that_follow_one_another_are_not_counted_twice() {
+    let said = answered("economics", json!({"tokens": [counter(0, 300, 100.0), counter(300, 600, 100.0)]}));
+    is(&said, "tokens_per_second", 100.0, 0.03);
+    is(&said, "tokens_per_second_corrected", 100.0, 0.03);
+    let together = answered("economics", json!({"tokens": [counter(0, 600, 100.0), counter(0, 600, 50.0)]}));
+    is(&together, "tokens_per_second_corrected", 150.0, 1e-9);
+    let late = answered("economics", json!({"tokens": [counter(300, 600, 100.0)]}));
+    is(&late, "tokens_per_second", 50.0, 0.03);
+    is(&late, "tokens_per_second_corrected", 100.0, 1e-9);
+}
+
+#[test]
+fn energy_that_no_board_can_burn_is_not_zero_watts() {
+    let node = counter(0, 600, 5_600.0);
+    let said = answered("economics", json!({"energy": [node], "tokens_per_second": 1_000}));
+    lacks(&said, "watts", "--power-limit");
+    lacks(&said, "tokens_per_joule", "--power-limit");
+    let known = answered("economics", json!({"energy": [counter(0, 600, 5_600.0)], "power_limit": 5_600}));
+    is(&known, "watts", 5_600.0, 1e-9);
 }
 
 #[test]
@@ -273,6 +305,10 @@ fn utilization_names_how_it_counts_and_what_it_divides_by() {
     causal["flops_model"] = json!("6N+attn_causal");
     is(&answered("mfu", cluster(&causal)), "mfu_ratio", 0.3369, 2e-4);
     is(&answered("mfu", cluster(&json!({"achievable": 794.5e12}))), "mfu_of_achievable_ratio", 0.4039, 2e-4);
+    let known = answered("mfu", cluster(&json!({"peak": null, "gpu": "h100-sxm"})));
+    is(&known, "mfu_of_achievable_ratio", 0.4039, 2e-4);
+    let eighth = answered("mfu", cluster(&json!({"peak": null, "gpu": "h100-sxm", "dtype": "fp8"})));
+    lacks(&eighth, "mfu_of_achievable_ratio", "--achievable");
     let capped = answered("mfu", cluster(&json!({"clock_ratio": 0.5})));
     is(&capped, "mfu_of_capped_ratio", 0.324_494_936_957_472_6 * 2.0, 1e-9);
     is(&answered("mfu", cluster(&json!({"recompute": "full"}))), "hfu_ratio", 0.4327, 1e-4);
@@ -280,6 +316,34 @@ fn utilization_names_how_it_counts_and_what_it_divides_by() {
     let inference = answered("mfu", cluster(&json!({"flops_model": "2N"})));
     is(&inference, "mfu_ratio", 0.324_494_936_957_472_6 / 3.0, 1e-9);
     lacks(&inference, "hfu_full_recompute_ratio", "inference");
+}
+
+#[test]
+fn more_than_hardware_can_do_is_no_figure() {
+    let fast = json!({"params": 70e9, "gpus": 1_024, "tokens_per_second": 2e6, "peak": 989e12});
+    lacks(&answered("mfu", fast.clone()), "hfu_full_recompute_ratio", "not all is computed again");
+    let mut full = fast.clone();
+    full["recompute"] = json!("full");
+    let error = ask("mfu", &full).unwrap_err();
+    assert!(error.is_impossible && error.to_string().contains("110.59"), "{error}");
+    assert_eq!(error.field.as_deref(), Some("recompute"));
+    let error = ask("mfu", &cluster(&json!({"clock_ratio": 0.3}))).unwrap_err();
+    assert!(error.is_impossible && error.field.as_deref() == Some("clock_ratio"), "{error}");
+}
+
+#[test]
+fn a_peak_of_sparse_matrices_is_told_from_the_dense_one() {
+    for more in [json!({"peak": 1_979e12, "gpu": "h100-sxm"}), json!({"peak": 1_979e12})] {
+        let said = answered("mfu", cluster(&more));
+        let warning = said.warnings.iter().find(|warning| warning.contains("sparse"));
+        assert!(warning.is_some_and(|warning| warning.contains("989 TFLOP/s")), "{:?}", said.warnings);
+    }
+    for more in
+        [json!({}), json!({"peak": 989.4e12}), json!({"peak": 312e12, "gpu": "a100-sxm-80", "gpus": 4_096})]
+    {
+        let said = answered("mfu", cluster(&more));
+        assert!(said.warnings.is_empty(), "{:?}", said.warnings);
+    }
 }
 
 #[test]

@@ -184,7 +184,7 @@ mod tests {
             r#"tg_price_usd_per_gpu_hour{gpu_model="h100-sxm",revision="r7"} 2.5"#,
             r#"tg_peak_dram_bytes_per_second{gpu_model="NVIDIA H100 80GB HBM3"} 3350000000000"#,
             r#"tg_peak_flops{dtype="fp8",gpu_model="NVIDIA H100 80GB HBM3",kind="dense"} 1979000000000000"#,
-            r#"tg_peak_flops{dtype="bf16",gpu_model="NVIDIA H100 80GB HBM3",kind="achievable"} 791200000000000"#,
+            r#"tg_peak_flops{dtype="bf16",gpu_model="NVIDIA H100 80GB HBM3",kind="achievable"} 794500000000000"#,
             r#"tg_engine_gpus{gpu_model="h100-sxm",model="chat"} 8"#,
         ] {
             assert!(stated.iter().any(|have| have == want), "{want} is not in {stated:#?}");

@@ -63,7 +63,7 @@ fn a_card_that_is_seen_is_priced_under_its_drivers_name() {
     server.becomes("tg_gpu_info * on (gpu_model) group_left () tg_price_usd_per_gpu_hour", 2.5);
     server.becomes(
         "tg_gpu_info * on (gpu_model) group_left () tg_peak_flops{dtype=\"bf16\",kind=\"achievable\"}",
-        791.2e12,
+        794.5e12,
     );
     server.becomes("tg_gpu_info * on (gpu_model) group_left () tg_peak_dram_bytes_per_second", 3.35e12);
 }
