@@ -1,4 +1,4 @@
-//! What the GPUs of a run can do at most, told from what is known of the run.
+//! What the GPUs of a run can do at most and what they cost, told from what is known of the run.
 
 use std::collections::BTreeSet;
 
@@ -7,6 +7,7 @@ use model::{AttributeValue, DeviceRole, RunRecord};
 use semconv::peaks::{self, Dtype, Gpu};
 
 use crate::claims;
+use crate::config::SiteConfig;
 use crate::otlp::ATTRIBUTE_PREFIX;
 
 /// The peak of one GPU of a run.
@@ -93,6 +94,25 @@ pub(crate) fn of_run(run: &RunRecord) -> Result<Peak, NoPeak> {
         .flops(dtype)
         .ok_or_else(|| NoPeak::NoDtype(format!("No peak of {name} is known for {}.", dtype.name())))?;
     Ok(Peak { gpu, name, dtype, flops })
+}
+
+/// What an hour of one GPU of a run costs at the site's prices, US dollars, or why that is not known.
+pub(crate) fn usd_per_gpu_hour(run: &RunRecord, site: &SiteConfig) -> Result<f64, String> {
+    let devices = devices(run);
+    let mut names = devices.iter();
+    let name = match (names.next(), names.next()) {
+        (None, _) => return Err("no process of the run says that it has a GPU".to_owned()),
+        (Some(name), None) => name,
+        (Some(one), Some(other)) => {
+            return Err(format!("the run has several kinds of GPU, {one} and {other} among them"));
+        }
+    };
+    let gpu =
+        peaks::find(name).map_err(|_why: peaks::NoPeak| format!("the GPU {name} is not in the catalogue"))?;
+    let price = site.prices.iter().find(|price| price.gpu.id == gpu.id);
+    price
+        .map(|price| price.usd_per_gpu_hour)
+        .ok_or_else(|| format!("no price is set for {name}: add `{}=...` to `[site] prices`", gpu.id))
 }
 
 /// Kinds of devices that the run's processes see.

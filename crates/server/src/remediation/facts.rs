@@ -239,13 +239,8 @@ pub(super) fn renewed(shared: &Shared, jobs: &[Job], now_ns: i64) -> Vec<Job> {
 
 /// What the GPUs of a run cost by the site's prices, dollars per hour.
 fn usd_per_hour(shared: &Shared, run: &RunRecord) -> Option<f64> {
-    let devices = peak::devices(run);
-    let mut names = devices.iter();
-    let (Some(name), None) = (names.next(), names.next()) else { return None };
-    let gpu = semconv::peaks::find(name).ok()?;
-    let site = shared.site.now();
-    let price = site.prices.iter().find(|price| price.gpu.id == gpu.id)?;
-    Some(price.usd_per_gpu_hour * f64::from(peak::gpus(run)?))
+    let usd_per_gpu_hour = peak::usd_per_gpu_hour(run, &shared.site.now()).ok()?;
+    Some(usd_per_gpu_hour * f64::from(peak::gpus(run)?))
 }
 
 /// From the end of an attempt to the start of the next: the median of what was seen of a run, seconds.

@@ -111,29 +111,14 @@ impl Figures<'_> {
     }
 
     fn price(&self) -> (PriceRow, Result<f64, String>) {
-        let devices = peak::devices(self.run);
-        let mut names = devices.iter();
-        let (name, other) = (names.next(), names.next());
-        let mut row = PriceRow { gpu_model: name.cloned(), ..PriceRow::default() };
         let site = self.shared.site.now();
-        let found = match (name, other) {
-            (None, _) => Err("no process of the run says that it has a GPU".to_owned()),
-            (Some(name), Some(other)) => {
-                Err(format!("the run has several kinds of GPU, {name} and {other} among them"))
-            }
-            (Some(name), None) => semconv::peaks::find(name)
-                .map_err(|_why: semconv::peaks::NoPeak| format!("the GPU {name} is not in the catalogue"))
-                .and_then(|gpu| {
-                    let price = site.prices.iter().find(|price| price.gpu.id == gpu.id);
-                    price.map(|price| price.usd_per_gpu_hour).ok_or_else(|| {
-                        format!("no price is set for {name}: add `{}=...` to `[site] prices`", gpu.id)
-                    })
-                }),
+        let found = peak::usd_per_gpu_hour(self.run, &site);
+        let revision = Some(&site.price_revision).filter(|revision| !revision.is_empty() && found.is_ok());
+        let row = PriceRow {
+            usd_per_gpu_hour: found.as_ref().ok().copied(),
+            gpu_model: peak::devices(self.run).pop_first(),
+            revision: revision.cloned(),
         };
-        if let Ok(price) = &found {
-            row.usd_per_gpu_hour = Some(*price);
-            row.revision = Some(site.price_revision.clone()).filter(|revision| !revision.is_empty());
-        }
         (row, found)
     }
 
