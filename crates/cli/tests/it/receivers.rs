@@ -19,6 +19,8 @@ enum Does {
     Hangs,
     /// Answers with an endless body.
     Floods,
+    /// Takes it, once it is let go.
+    Holds,
 }
 
 #[derive(Default)]
@@ -27,6 +29,7 @@ struct Told {
     taken: Vec<Value>,
     requests: usize,
     token: Option<String>,
+    is_let_go: bool,
 }
 
 /// Takes what is posted.
@@ -93,13 +96,17 @@ fn serve(mut stream: &TcpStream, told: &Mutex<Told>) -> Option<()> {
         told.requests += 1;
         told.token = token;
         let does = if told.does.is_empty() { Does::Answers("200 OK") } else { told.does.remove(0) };
-        if matches!(does, Does::Answers("200 OK")) {
+        if matches!(does, Does::Answers("200 OK") | Does::Holds) {
             told.taken.push(serde_json::from_slice(&body).unwrap());
         }
         does
     };
     match does {
         Does::Answers(status) => write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 3\r\n\r\nno\n").ok(),
+        Does::Holds => {
+            eventually("it is let go", || told.lock().unwrap().is_let_go.then_some(()));
+            write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nno\n").ok()
+        }
         Does::Hangs => {
             // Until the one who asks goes away.
             let mut rest = Vec::new();
@@ -300,6 +307,44 @@ fn a_crash_tells_nothing_twice_and_loses_no_start_and_no_end() {
         .filter(|word| word.ends_with("resolved"))
         .count();
     assert_eq!(ends, 2);
+}
+
+#[test]
+fn an_end_and_a_reload_while_the_start_is_under_way_are_told_once() {
+    let home = tempfile::tempdir().unwrap();
+    let hook = Hook::start(&[Does::Holds]);
+    let file = receivers(home.path(), &receiver("hook", "webhook", &hook.url));
+    let rules = rules(home.path(), LOW);
+    let args = ["--rule-files", &rules, "--alerting-receivers-file", &file, "--alerting-time-max", "60s"];
+    let server = Server::start_in(home.path(), &args);
+    loss(&server, 1, &[0.5]);
+    eventually("its start is under way", || (hook.told().requests == 1).then_some(()));
+    assert_eq!(server.ask("POST", "/-/reload", &[], b"").status, 200);
+    loss(&server, 2, &[0.5, 5.0]);
+    eventually("it is over", || {
+        server.get("/api/v1/alerts")["data"]["alerts"].as_array()?.is_empty().then_some(())
+    });
+    hook.told().is_let_go = true;
+    eventually("its end is told", || (hook.words().len() > 1).then_some(()));
+    let words: Vec<String> = hook.words().into_iter().flat_map(|(_, alerts)| alerts).collect();
+    assert_eq!(words, ["Low:firing", "Low:resolved"]);
+}
+
+#[test]
+fn what_is_refused_is_told_again_and_logged_as_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let hook = Hook::start(&[Does::Answers("400 Bad Request"), Does::Answers("422 No")]);
+    let file = receivers(home.path(), &receiver("hook", "webhook", &hook.url));
+    let server = start(home.path(), &rules(home.path(), LOW), &file);
+    loss(&server, 1, &[0.5]);
+    eventually("it is taken at last", || hook.taken().first().cloned());
+    assert_eq!(hook.told().requests, 3);
+    let rows = eventually("it is logged", || {
+        let rows = server.get("/api/tg/v1/deliveries")["deliveries"].as_array()?.clone();
+        (rows.len() == 3).then_some(rows)
+    });
+    let results: Vec<&Value> = rows.iter().map(|row| &row["result"]).collect();
+    assert_eq!(results, ["delivered", "failed", "failed"]);
 }
 
 #[test]

@@ -80,6 +80,8 @@ impl Dispatch {
     ) -> Result<Self, std::io::Error> {
         let path = setting.data_dir.join(FILE);
         let groups = match before {
+            // What is under way is not told twice, and its answer is heard.
+            Some(before) if before.is_like(&receivers, &setting) => return Ok(before),
             Some(before) => {
                 let mut groups = before.stop(super::STOP_TIME_MAX);
                 groups.hand_over(&receivers, now_ms(), setting.alerts_max);
@@ -106,6 +108,12 @@ impl Dispatch {
             threads.push(thread.spawn(move || work.run(&name))?);
         }
         Ok(Self { shared, threads })
+    }
+
+    /// Whether it tells the same receivers in the same words.
+    fn is_like(&self, receivers: &Receivers, setting: &Setting<'_>) -> bool {
+        let Shared { receivers: own, url, alerts_max, .. } = &*self.shared;
+        own.are_like(receivers) && *url == setting.url && *alerts_max == setting.alerts_max
     }
 
     /// Takes in what a rule tells.
@@ -315,9 +323,10 @@ impl Shared {
                 (Outcome::Waiting, Some(why.clone()), Err(*wish))
             }
         };
-        if pause.is_ok() {
-            // What is refused for good is not told again either.
-            state.groups.sent(parcel, now_ms());
+        match result {
+            Outcome::Delivered => state.groups.sent(parcel, now_ms()),
+            Outcome::Failed => state.groups.refused(&parcel.key, now_ms()),
+            _ => (),
         }
         drop(state);
         if pause.is_ok() {

@@ -27,6 +27,9 @@ struct Entry {
     holds_ms: i64,
     /// The start that the receiver was told of, if it was.
     known_start_ms: Option<i64>,
+    /// The start that the receiver is being told of.
+    #[serde(skip)]
+    under_way_ms: Option<i64>,
     /// Whether it was said in the log that it is silenced.
     #[serde(default)]
     muted: bool,
@@ -48,6 +51,11 @@ impl Entry {
     /// Whether the receiver knows this start of it.
     fn is_known(&self) -> bool {
         self.known_start_ms == Some(self.told.starts_at_ms)
+    }
+
+    /// Whether the receiver knows of it, or will if what is under way arrives.
+    fn may_be_known(&self) -> bool {
+        self.known_start_ms.is_some() || self.under_way_ms.is_some()
     }
 }
 
@@ -152,7 +160,7 @@ impl Groups {
                 (entry.told, entry.holds_ms) = (Arc::clone(told), holds_ms);
             } else {
                 let told = Arc::clone(told);
-                let entry = Entry { holds_ms, known_start_ms: None, muted: false, told };
+                let entry = Entry { holds_ms, known_start_ms: None, under_way_ms: None, muted: false, told };
                 group.entries.insert(entry.told.fingerprint, entry);
                 self.alerts += 1;
             }
@@ -173,7 +181,7 @@ impl Groups {
         let all = of_crowd.flat_map(|(key, group)| group.entries.iter().map(move |entry| (key, entry)));
         let is_less = |entry: &Entry| crowd.is_some() || urgency_of(entry) < urgency;
         // The end of one that its receiver does not know need not be told either.
-        let weight = |entry: &Entry| (urgency_of(entry), entry.known_start_ms.is_some());
+        let weight = |entry: &Entry| (urgency_of(entry), entry.may_be_known());
         let least = all.filter(|(_, (_, entry))| is_less(entry)).min_by_key(|(_, (_, entry))| weight(entry));
         let Some((crowd, fingerprint)) = least.map(|(key, (fingerprint, _))| (key.clone(), *fingerprint))
         else {
@@ -185,7 +193,7 @@ impl Groups {
 
     fn knows(&self, key: &Key, fingerprint: u64) -> bool {
         let entry = self.groups.get(key).and_then(|group| group.entries.get(&fingerprint));
-        entry.is_some_and(|entry| entry.known_start_ms.is_some())
+        entry.is_some_and(Entry::may_be_known)
     }
 
     fn forget(&mut self, key: &Key, fingerprint: u64) {
@@ -202,8 +210,8 @@ impl Groups {
         entries.filter(move |entry| entry.fires(now_ms)).map(|entry| &*entry.told)
     }
 
-    /// What is to be done for `receiver` at `now_ms`. A parcel is answered with [`Groups::sent`] or
-    /// [`Groups::failed`].
+    /// What is to be done for `receiver` at `now_ms`. A parcel is answered with [`Groups::sent`],
+    /// [`Groups::refused`] or [`Groups::failed`].
     pub(super) fn next(&mut self, receiver: &str, now_ms: i64, mute: &Mute<'_>, with_ends: bool) -> Step {
         loop {
             let mut own: Vec<(&Key, &mut Group)> =
@@ -222,6 +230,11 @@ impl Groups {
                 return Step::Muted(key, muted);
             }
             if let Some(parcel) = group.parcel(&key, now_ms, mute, with_ends) {
+                for told in &parcel.firing {
+                    if let Some(entry) = group.entries.get_mut(&told.fingerprint) {
+                        entry.under_way_ms = Some(told.starts_at_ms);
+                    }
+                }
                 return Step::Send(parcel);
             }
             group.due_ms = now_ms.saturating_add(group.timing.interval_ms);
@@ -233,7 +246,7 @@ impl Groups {
     fn sweep(&mut self, key: &Key, now_ms: i64, with_ends: bool) {
         let Some(group) = self.groups.get_mut(key) else { return };
         let before = group.entries.len();
-        group.entries.retain(|_, entry| entry.fires(now_ms) || (with_ends && entry.known_start_ms.is_some()));
+        group.entries.retain(|_, entry| entry.fires(now_ms) || (with_ends && entry.may_be_known()));
         self.alerts -= before - group.entries.len();
         if group.entries.is_empty() {
             self.groups.remove(key);
@@ -245,7 +258,7 @@ impl Groups {
         let Some(group) = self.groups.get_mut(&parcel.key) else { return };
         for told in &parcel.firing {
             if let Some(entry) = group.entries.get_mut(&told.fingerprint) {
-                entry.known_start_ms = Some(told.starts_at_ms);
+                (entry.known_start_ms, entry.under_way_ms) = (Some(told.starts_at_ms), None);
             }
         }
         for told in &parcel.resolved {
@@ -264,9 +277,18 @@ impl Groups {
         }
     }
 
+    /// A parcel was refused: its receiver does not know of it, and is told what is true at the next interval.
+    pub(super) fn refused(&mut self, key: &Key, now_ms: i64) {
+        if let Some(group) = self.groups.get_mut(key) {
+            group.come_back();
+            (group.tries, group.due_ms) = (0, now_ms.saturating_add(group.timing.interval_ms));
+        }
+    }
+
     /// A parcel has not arrived, and is tried again after `pause_ms` with what is true then.
     pub(super) fn failed(&mut self, key: &Key, now_ms: i64, pause_ms: i64) {
         if let Some(group) = self.groups.get_mut(key) {
+            group.come_back();
             group.tries = group.tries.saturating_add(1);
             group.due_ms = now_ms.saturating_add(pause_ms);
         }
@@ -362,6 +384,11 @@ impl Group {
         let longest = self.timing.wait_ms.max(self.timing.interval_ms).max(pause_ms);
         self.due_ms = self.due_ms.min(now_ms.saturating_add(longest));
         self.sent_ms = self.sent_ms.map(|sent| sent.min(now_ms));
+    }
+
+    /// Nothing of it is under way any more.
+    fn come_back(&mut self) {
+        self.entries.values_mut().for_each(|entry| entry.under_way_ms = None);
     }
 
     fn has_muted(&self) -> bool {
@@ -539,6 +566,40 @@ mod tests {
         // Rules say for a while that it is over.
         world.word("a", 190, 100, true);
         assert_eq!((world.told(300), world.groups.len()), (None, 0));
+    }
+
+    #[test]
+    fn an_end_that_comes_while_the_start_is_under_way_is_told() {
+        let mut world = World::new();
+        world.word("a", 100, 100, false);
+        world.word("b", 100, 100, false);
+        let Step::Send(parcel) = world.step(110) else { panic!("it is due") };
+        world.word("a", 112, 100, true);
+        world.groups.sent(&parcel, 115_000);
+        assert_eq!(world.told(174), None);
+        assert_eq!(world.told(175), Some(said(&["b", "-a"])));
+        // One whose start did not arrive has no end to be told of.
+        world.word("c", 200, 200, false);
+        let Step::Send(parcel) = world.step(235) else { panic!("it is due") };
+        assert_eq!(shown(&parcel), ["b", "c"]);
+        world.word("c", 236, 200, true);
+        world.groups.failed(&parcel.key, 237_000, 500);
+        assert!(matches!(world.step(238), Step::Wait(_)));
+        assert_eq!(world.groups.len(), 1);
+    }
+
+    #[test]
+    fn what_is_refused_is_told_again_at_the_interval() {
+        let mut world = World::new();
+        world.word("a", 100, 100, false);
+        let Step::Send(parcel) = world.step(110) else { panic!("it is due") };
+        world.groups.refused(&parcel.key, 110_000);
+        assert_eq!(world.told(169), None);
+        assert_eq!(world.told(170), Some(said(&["a"])));
+        world.word("a", 180, 100, true);
+        let Step::Send(parcel) = world.step(230) else { panic!("it is due") };
+        world.groups.refused(&parcel.key, 230_000);
+        assert_eq!(world.told(290), Some(said(&["-a"])));
     }
 
     #[test]

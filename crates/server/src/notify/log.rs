@@ -33,7 +33,7 @@ pub(crate) enum Outcome {
     Delivered,
     /// It failed and is tried again.
     Waiting,
-    /// It failed for good.
+    /// It was refused; what is true then is told at the group's next interval.
     Failed,
     /// A silence keeps it back, or a graver alert of the same cause.
     Silenced,

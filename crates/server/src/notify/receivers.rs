@@ -122,6 +122,8 @@ impl Inhibition {
 #[derive(Debug, Default)]
 #[expect(clippy::struct_field_names, reason = "a file of receivers has receivers")]
 pub(crate) struct Receivers {
+    /// The file, as it is written: it may have secrets in it.
+    text: Secret,
     pub(super) receivers: Vec<Receiver>,
     /// Alertmanagers that it names beside those of the settings.
     pub(super) alertmanagers: Vec<Target>,
@@ -130,6 +132,12 @@ pub(crate) struct Receivers {
 }
 
 impl Receivers {
+    /// Whether others say the same; addresses and words for access may come from other files.
+    pub(super) fn are_like(&self, other: &Self) -> bool {
+        let outlets = |of: &Self| of.receivers.iter().map(|one| one.outlet.clone()).collect::<Vec<_>>();
+        self.text == other.text && outlets(self) == outlets(other)
+    }
+
     /// The routes of an alert: the first that fits and those behind it while they say to go on; the last
     /// fits all.
     pub(super) fn routes_of<'r>(&'r self, labels: &AlertLabels) -> Vec<&'r Route> {
@@ -224,7 +232,7 @@ fn parse(text: &str, path: &Path, config: &AlertingConfig) -> Result<Receivers, 
     let file: FileToml =
         toml::from_str(text).map_err(|error| (error.span().map(|span| span.start), told(&error)))?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut found = Receivers::default();
+    let mut found = Receivers { text: Secret::new(text), ..Receivers::default() };
     for receiver in &file.receivers {
         take(&mut found, receiver, folder, config)?;
     }
