@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::command::Step;
-use super::guards::{Guard, Guarded, Scene};
+use super::guards::{CONFIDENCE, Guard, Guarded, Scene};
 use super::{Ceiling, Checkpoint, DAY_NS, Facts, Job, Mode, Policy, State, Sure, Trigger};
 
 /// Plans that are over and are remembered.
@@ -174,6 +174,9 @@ pub struct Plan {
     pub at: usize,
     /// It was begun, and nobody knows yet how it ended.
     pub is_begun: bool,
+    /// When it was let go, or its last step ended, nanoseconds.
+    #[serde(default)]
+    pub moved_ns: Option<i64>,
     /// Steps that did what they should, as far as anybody knows.
     #[serde(default)]
     pub worked: Vec<usize>,
@@ -200,6 +203,22 @@ impl Plan {
     /// Whether it resets a card or boots the machine.
     pub(super) fn breaks(&self) -> bool {
         self.steps.iter().any(|step| matches!(step.does, Some(State::Resetting | State::Rebooting)))
+    }
+
+    /// Whether it waits for a person, and not for a guard alone.
+    pub(super) fn waits_for_person(&self) -> bool {
+        self.mode == Mode::Approve
+            || !self.asked_by.is_empty()
+            || self.follows.is_some()
+            || self.is_of_storm
+            || self.common.is_some()
+            || self.unconfirmed.is_some()
+            || self.guards.0.iter().any(|guard| guard.name == CONFIDENCE && guard.ok == Some(false))
+    }
+
+    /// Whether it stands between two steps: nothing of it runs.
+    fn stands(&self) -> bool {
+        self.status == Status::Executing && !self.is_begun
     }
 
     /// The checkpoint from which the first of its jobs would go on.
@@ -727,6 +746,7 @@ impl Book {
             actor.clone_into(&mut plan.actor);
             plan.guards = guards;
             plan.outcome = format!("approved by {actor}");
+            plan.moved_ns = Some(now_ns);
         });
         let state = self.state_of(&plan);
         // What a run alone said becomes a person's word.
@@ -755,15 +775,17 @@ impl Book {
         }
     }
 
-    /// A person says no.
+    /// A person says no: to a plan that waits, or to what is left of one that stands between two steps.
     pub fn reject(&mut self, id: u64, actor: &str, reason: &str, now_ns: i64) -> Result<(), Refusal> {
-        let plan = self.waiting(id, now_ns)?.clone();
+        let stands = self.plans.get(&id).filter(|plan| plan.stands());
+        let plan = stands.map_or_else(|| self.waiting(id, now_ns), Ok)?.clone();
         self.change(id, |plan| {
             plan.status = Status::Rejected;
             plan.outcome = format!("rejected by {actor}: {reason}");
             actor.clone_into(&mut plan.actor);
         });
-        let state = self.state_of(&plan);
+        // What was done to the machine already stays done until a person brings it back.
+        let state = if plan.at > 0 { State::NeedsHuman } else { self.state_of(&plan) };
         self.go(id, state, &format!("rejected: {reason}"), now_ns);
         Ok(())
     }
@@ -772,8 +794,9 @@ impl Book {
     pub fn heal(&mut self, host: &str, actor: &str, reason: &str, now_ns: i64) -> Result<(), Refusal> {
         let of_host = |plan: &&Plan| plan.host == host && !plan.status.is_over();
         let running = self.plans.values().filter(of_host);
-        let running: Vec<(u64, Status)> = running.map(|plan| (plan.id, plan.status)).collect();
-        if let Some((id, _)) = running.iter().find(|(_, status)| *status == Status::Executing) {
+        let running: Vec<(u64, bool)> =
+            running.map(|plan| (plan.id, plan.status == Status::Executing && plan.is_begun)).collect();
+        if let Some((id, _)) = running.iter().find(|(_, is_begun)| *is_begun) {
             return Err(Refusal::Busy(*id));
         }
         let units = self.units.values().filter(|unit| unit.host == host && unit.state != State::Healthy);
@@ -785,6 +808,7 @@ impl Book {
             self.change(id, |plan| {
                 plan.status = Status::Withdrawn;
                 plan.outcome = format!("{actor} says the machine is well");
+                actor.clone_into(&mut plan.actor);
             });
         }
         for unit in units {
@@ -819,7 +843,7 @@ impl Book {
     fn waiting(&self, id: u64, now_ns: i64) -> Result<&Plan, Refusal> {
         let plan = self.plans.get(&id).ok_or(Refusal::Unknown)?;
         match plan.status {
-            Status::Queued if now_ns < plan.expires_ns => Ok(plan),
+            Status::Queued if now_ns < plan.expires_ns || !plan.waits_for_person() => Ok(plan),
             Status::Queued => Err(Refusal::NotWaiting(Status::Expired)),
             status => Err(Refusal::NotWaiting(status)),
         }

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::book::{Book, Plan, Status};
 use super::{Ceiling, DAY_NS, Facts, Mode, Policy, Pool, spoken};
 
+/// The guard that says whether a verdict is sure enough to act alone.
+pub(super) const CONFIDENCE: &str = "confidence";
+
 /// One condition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guard {
@@ -139,7 +142,7 @@ impl Book {
         let sure = plan.sure.name();
         let least = pool.guards.sure_min;
         let text = format!("Confidence {sure}, {} is needed to act alone", least.name());
-        all.put("confidence", false, plan.sure >= least, text);
+        all.put(CONFIDENCE, false, plan.sure >= least, text);
         let text = match &plan.common {
             Some(common) => format!("Others have the same fault: {common}"),
             None => "No common cause".to_owned(),

@@ -58,11 +58,13 @@ impl Book {
     fn take(&mut self, ask: &Ask, scene: &Scene<'_>) {
         let Some(pool) = scene.policy.pool_of(&ask.host) else { return };
         let rule = scene.policy.rule(ask.trigger, &pool.name);
-        if let Some(known) = self.by_incident.get(&ask.incident).and_then(|id| self.plans.get(id)) {
+        let known = self.by_incident.get(&ask.incident).and_then(|id| self.plans.get(id));
+        if let Some(known) = known.filter(|known| !is_asked_anew(known, ask)) {
             let (id, is_other) = (known.id, known.trigger != ask.trigger && known.follows.is_none());
             if known.status == Status::Queued {
+                let is_fresh = known.at == 0;
                 self.hear(id, ask, pool, scene.now_ns);
-                if is_other {
+                if is_other && is_fresh {
                     self.replan(id, ask, rule, pool, scene);
                 } else {
                     self.meet_runs(id, ask, scene);
@@ -70,6 +72,7 @@ impl Book {
             }
             return;
         }
+        let origin = known.map_or(Origin::Policy, |known| Origin::Anew(known.id, known.status));
         let key = (ask.host.clone(), ask.uuid.clone());
         let unit = self.units.get(&key);
         let state = unit.map_or(State::Healthy, |unit| unit.state);
@@ -91,7 +94,7 @@ impl Book {
         }
         // Nobody reads more than that, and what is worst comes first. The rest gets its turn when something is decided.
         if self.waiting.len() < WAITING_MAX {
-            self.plan_for(ask, rule, (pool, Origin::Policy), scene);
+            self.plan_for(ask, rule, (pool, origin), scene);
         }
     }
 
@@ -171,12 +174,15 @@ impl Book {
         let id = self.next_id();
         let mut plan = draft(id, ask, rule, pool, scene.now_ns);
         match origin {
-            Origin::Policy => {}
+            Origin::Policy | Origin::Anew(..) => {}
             Origin::Person(by) => by.actor.clone_into(&mut plan.asked_by),
             Origin::After(before) => plan.follows = Some(before),
         }
-        if !matches!(origin, Origin::Policy) {
+        // Who said no to one is asked before the next.
+        if matches!(origin, Origin::Person(_) | Origin::After(_) | Origin::Anew(_, Status::Rejected)) {
             plan.mode = plan.mode.min_approve();
+        }
+        if !matches!(origin, Origin::Policy) {
             // It may be about what was decided on before.
             plan.key = format!("{}/{}", plan.key, plan.name());
         }
@@ -201,6 +207,10 @@ impl Book {
                         (POLICY, format!("tg-{before} did not help: `{}` is next", plan.trigger.name()))
                     }
                     Origin::Policy => (POLICY, waits_for(&plan, scene).to_owned()),
+                    Origin::Anew(before, _) => {
+                        let text = format!("asked for anew after tg-{before}: {}", waits_for(&plan, scene));
+                        (POLICY, text)
+                    }
                 };
                 let plan = Plan { actor: actor.to_owned(), ..plan };
                 self.note(&plan, (state, state), &text, scene.now_ns);
@@ -264,7 +274,11 @@ impl Book {
         let gone: Vec<Job> = gone.cloned().collect();
         jobs.extend(gone);
         let is_same = |a: &[Job], b: &[Job]| a.iter().filter(|job| job.is_run).all(|job| has(b, &job.id));
-        if is_same(&jobs, &old.jobs) && is_same(&old.jobs, &jobs) {
+        if (is_same(&jobs, &old.jobs) && is_same(&old.jobs, &jobs)) || old.at > 0 {
+            let living = |of: &[Job]| of.iter().filter(|job| !job.is_dead).count();
+            if living(&old.renewed(&jobs)) != living(&old.jobs) {
+                self.renew(id, &jobs);
+            }
             return;
         }
         let Some(rule) = scene.policy.rule(old.trigger, &old.pool) else { return };
@@ -307,12 +321,18 @@ impl Book {
             let is_waiting = matches!(plan.status, Status::Queued | Status::Rehearsed);
             // Nobody but a person says when that is over.
             let is_by_hand = plan.incident.starts_with(HAND);
-            if is_waiting && !is_by_hand && !open.contains(plan.incident.as_str()) {
+            let is_late = scene.now_ns >= plan.expires_ns && plan.waits_for_person();
+            if is_waiting && plan.at > 0 {
+                // Something was done to the machine already: that is not undone by itself.
+                if is_late {
+                    self.fail(plan.id, "nobody agreed in time that it goes on", scene.now_ns);
+                }
+            } else if is_waiting && !is_by_hand && !open.contains(plan.incident.as_str()) {
                 self.change(plan.id, |plan| {
                     plan.status = Status::Withdrawn;
                     "the incident is over".clone_into(&mut plan.outcome);
                 });
-            } else if plan.status == Status::Queued && scene.now_ns >= plan.expires_ns {
+            } else if plan.status == Status::Queued && is_late {
                 self.change(plan.id, |plan| {
                     plan.status = Status::Expired;
                     "nobody agreed in time".clone_into(&mut plan.outcome);
@@ -407,6 +427,7 @@ impl Book {
         self.change(plan.id, |plan| {
             (plan.status, plan.guards) = (status, guards);
             text.clone_into(&mut plan.outcome);
+            plan.moved_ns = Some(now_ns);
         });
         let state = self.state_of(plan);
         self.go(plan.id, state, &text, now_ns);
@@ -475,6 +496,7 @@ impl Book {
         self.change(plan.id, |plan| {
             plan.status = Status::Executing;
             plan.at += 1;
+            plan.moved_ns = Some(now_ns);
         });
         self.go(plan.id, State::Validating, "every check is good", now_ns);
     }
@@ -521,6 +543,16 @@ pub(super) enum Origin<'a> {
     Person(By<'a>),
     /// The plan of this number did not help.
     After(u64),
+    /// The plan of this number is over, and the same is asked for anew or more than it did.
+    Anew(u64, Status),
+}
+
+/// Whether something is asked for once more, of which a plan is over: the incident had seemed over, or became graver.
+fn is_asked_anew(known: &Plan, ask: &Ask) -> bool {
+    match known.status {
+        Status::Withdrawn => known.actor == POLICY,
+        status => status.is_over() && ask.trigger > known.trigger,
+    }
 }
 
 fn waits_for(plan: &Plan, scene: &Scene<'_>) -> &'static str {
@@ -568,6 +600,7 @@ fn draft(id: u64, ask: &Ask, rule: &ActionRule, pool: &Pool, now_ns: i64) -> Pla
         status: Status::Queued,
         at: 0,
         is_begun: false,
+        moved_ns: None,
         worked: Vec::new(),
         validating_ns: None,
         is_probed: false,

@@ -32,6 +32,7 @@ use crate::incidents::Action;
 
 /// A day, nanoseconds.
 pub(crate) const DAY_NS: i64 = 86_400_000_000_000;
+pub(crate) const MINUTE_NS: i64 = 60_000_000_000;
 
 /// Where a machine or a card stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

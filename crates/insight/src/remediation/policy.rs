@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::command::{Command, Hook, Kind, Tools, Word, is_plain, names_in};
-use super::{DAY_NS, Mode, State, Sure, Trigger};
+use super::{DAY_NS, MINUTE_NS, Mode, State, Sure, Trigger};
 use crate::incidents::Action;
 
 /// Bounds of what happens at once.
@@ -29,7 +29,6 @@ pub struct Guards {
 
 impl Default for Guards {
     fn default() -> Self {
-        const MINUTE_NS: i64 = 60_000_000_000;
         Self {
             budget_ratio: 0.05,
             budget_min: 1,

@@ -2,7 +2,10 @@
 
 use super::book::{Book, Plan, Status};
 use super::command::Step;
-use super::{State, spoken};
+use super::{MINUTE_NS, Mode, State, spoken};
+
+/// How long a plan may stand between two steps and go on by itself, nanoseconds.
+const STOOD_NS: i64 = 10 * MINUTE_NS;
 
 /// What comes next in a plan.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +45,11 @@ impl Book {
         if plan.is_begun {
             return Next::Wait;
         }
+        let stood_ns = plan.moved_ns.map_or(0, |moved_ns| now_ns.saturating_sub(moved_ns));
+        if stood_ns > STOOD_NS {
+            self.ask_anew(&plan, stood_ns, now_ns);
+            return Next::Wait;
+        }
         let Some(step) = plan.steps.get(plan.at).cloned() else {
             self.finish(&plan, now_ns);
             return Next::Wait;
@@ -63,6 +71,20 @@ impl Book {
             self.add_command(&step);
         }
         Next::Run(step)
+    }
+
+    /// A plan that stood still, as its server did or as nothing was to be done for real: what it was let go for may not be
+    /// so any more, so a person agrees before it goes on.
+    fn ask_anew(&mut self, plan: &Plan, stood_ns: i64, now_ns: i64) {
+        let text = format!("it stood still for {}: a person agrees before it goes on", spoken(stood_ns));
+        self.change(plan.id, |plan| {
+            (plan.status, plan.mode, plan.moved_ns) = (Status::Queued, Mode::Approve, None);
+            plan.expires_ns = now_ns.saturating_add(plan.expires_ns.saturating_sub(plan.asked_ns));
+            plan.asked_ns = now_ns;
+            text.clone_into(&mut plan.outcome);
+        });
+        let state = self.state_of(plan);
+        self.note(plan, (state, state), &text, now_ns);
     }
 
     /// Moves a unit to what a step brings about; one that is drained is cordoned first.
@@ -93,7 +115,7 @@ impl Book {
         let Some(step) = plan.steps.get(plan.at) else { return };
         let took = spoken(outcome.took_ns);
         let said = if outcome.text.is_empty() { String::new() } else { format!(": {}", outcome.text) };
-        self.change(id, |plan| plan.is_begun = false);
+        self.change(id, |plan| (plan.is_begun, plan.moved_ns) = (false, Some(now_ns)));
         let state = self.state_of(&plan);
         if outcome.is_good {
             self.change(id, |plan| {

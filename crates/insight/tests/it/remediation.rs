@@ -540,6 +540,134 @@ fn quiet_times_low_confidence_and_company_wait_for_a_person() {
 }
 
 #[test]
+fn what_waits_for_a_guard_alone_does_not_expire() {
+    let mut policy = policy(Mode::Auto);
+    policy.pools[0].quiet = vec![Quiet { days: Vec::new(), from: 22 * 60, to: 6 * 60 }];
+    let mut book = Book::default();
+    let asks = vec![ask("host-3", NOW)];
+    for hours in 0..8 {
+        let now = NOW + hours * 60 * MINUTE;
+        book.look(&policy, Ceiling::Real, &facts(asks.clone(), now), now);
+        assert_eq!((only(&book).status, run(&mut book, now)), (Status::Queued, Vec::new()), "{hours} h");
+    }
+    let morning = NOW + 8 * 60 * MINUTE;
+    book.look(&policy, Ceiling::Real, &facts(asks, morning), morning);
+    assert_eq!(run(&mut book, morning).len(), 2);
+}
+
+#[test]
+fn a_graver_verdict_on_the_same_incident_is_planned_for_anew() {
+    let mut policy = policy(Mode::Approve);
+    policy.rules.push(rule("actions 2", Action::RebootNode, Mode::Auto));
+    let graver = Ask { trigger: Trigger::Incident(Action::RebootNode), ..ask("host-3", NOW) };
+    let late = NOW + 121 * MINUTE;
+    for is_rejected in [false, true] {
+        let mut book = Book::default();
+        book.look(&policy, Ceiling::Real, &facts(vec![ask("host-3", NOW)], NOW), NOW);
+        if is_rejected {
+            book.reject(1, "ops", "not today", NOW).unwrap();
+        }
+        book.look(&policy, Ceiling::Real, &facts(vec![ask("host-3", NOW)], late), late);
+        assert!(only(&book).status.is_over());
+        for _ in 0..3 {
+            book.look(&policy, Ceiling::Real, &facts(vec![graver.clone()], late), late);
+        }
+        let plans: Vec<(Trigger, Status)> = book.plans().map(|plan| (plan.trigger, plan.status)).collect();
+        // Who said no is asked.
+        let status = if is_rejected { Status::Queued } else { Status::Executing };
+        assert_eq!(plans[1..], [(Trigger::Incident(Action::RebootNode), status)]);
+        let keys: Vec<&str> = book.plans().map(|plan| plan.key.as_str()).collect();
+        assert_ne!(keys[0], keys[1]);
+    }
+}
+
+#[test]
+fn what_seemed_over_is_proposed_again_unless_a_person_said_that_it_is_well() {
+    let policy = with_straggler(Mode::Approve);
+    let asks = || facts(vec![of_run("host-3", None)], NOW);
+    let mut book = Book::default();
+    book.look(&policy, Ceiling::Real, &asks(), NOW);
+    book.look(&policy, Ceiling::Real, &facts(Vec::new(), NOW), NOW + SECOND);
+    assert_eq!(only(&book).status, Status::Withdrawn);
+    book.look(&policy, Ceiling::Real, &asks(), NOW + 2 * SECOND);
+    let statuses: Vec<Status> = book.plans().map(|plan| plan.status).collect();
+    assert_eq!(statuses, [Status::Withdrawn, Status::Queued]);
+    book.heal("host-3", "ops", "looked at it", NOW + 3 * SECOND).unwrap();
+    book.look(&policy, Ceiling::Real, &asks(), NOW + 4 * SECOND);
+    let statuses: Vec<Status> = book.plans().map(|plan| plan.status).collect();
+    assert_eq!(statuses, [Status::Withdrawn, Status::Withdrawn]);
+}
+
+/// A plan whose drain is done and whose reset comes next, as it is found so much later.
+fn stands(later: i64) -> (Policy, Book, Facts) {
+    let policy = policy(Mode::Auto);
+    let mut book = Book::default();
+    let asks = vec![ask("host-3", NOW)];
+    book.look(&policy, Ceiling::Real, &facts(asks.clone(), NOW), NOW);
+    let Next::Run(step) = book.begin(1, NOW) else { panic!("nothing to run") };
+    assert!(step.text.starts_with("scontrol"));
+    book.ended(1, &good(), NOW);
+    let scene = facts(asks, later);
+    book.look(&policy, Ceiling::DryRun, &scene, later);
+    (policy, book, scene)
+}
+
+#[test]
+fn a_plan_that_stood_still_goes_on_only_if_a_person_agrees() {
+    let later = NOW + 11 * MINUTE;
+    let (policy, mut book, scene) = stands(later);
+    assert_eq!((run(&mut book, later), only(&book).status), (Vec::new(), Status::Queued));
+    book.look(&policy, Ceiling::Real, &scene, later);
+    assert_eq!((only(&book).status, state(&book, "host-3")), (Status::Queued, State::Draining));
+    book.approve(1, "ops", false, (&policy, Ceiling::Real, &scene), later).unwrap();
+    assert_eq!(run(&mut book, later), ["exec reset-gpu host-3 1"], "it goes on where it stood");
+    // Nobody agrees, or the incident is over meanwhile: what was done stays until a person brings it back.
+    for asks in [vec![ask("host-3", NOW)], Vec::new()] {
+        let (policy, mut book, _) = stands(later);
+        run(&mut book, later);
+        let late = later + 121 * MINUTE;
+        book.look(&policy, Ceiling::Real, &facts(asks, late), late);
+        assert_eq!((only(&book).status, state(&book, "host-3")), (Status::Failed, State::NeedsHuman));
+    }
+    // A short stop is none.
+    let (_, mut book, _) = stands(NOW + 9 * MINUTE);
+    assert_eq!(run(&mut book, NOW + 9 * MINUTE), ["exec reset-gpu host-3 1"]);
+}
+
+#[test]
+fn a_plan_between_two_steps_is_ended_by_hand() {
+    let (_, mut book, _) = stands(NOW + MINUTE);
+    book.reject(1, "ops", "mended by hand", NOW + MINUTE).unwrap();
+    assert_eq!((only(&book).status, state(&book, "host-3")), (Status::Rejected, State::NeedsHuman));
+    assert!(run(&mut book, NOW + MINUTE).is_empty());
+    let (_, mut book, _) = stands(NOW + MINUTE);
+    book.heal("host-3", "ops", "mended by hand", NOW + MINUTE).unwrap();
+    assert_eq!((only(&book).status, state(&book, "host-3")), (Status::Withdrawn, State::Healthy));
+    assert!(run(&mut book, NOW + MINUTE).is_empty());
+    let (_, mut book, _) = stands(NOW + MINUTE);
+    assert!(matches!(book.begin(1, NOW + MINUTE), Next::Run(_)));
+    assert_eq!(book.heal("host-3", "ops", "no", NOW + MINUTE), Err(Refusal::Busy(1)));
+    assert_eq!(book.reject(1, "ops", "no", NOW), Err(Refusal::NotWaiting(Status::Executing)));
+}
+
+#[test]
+fn whether_a_job_lives_is_asked_again_while_a_plan_waits() {
+    let policy = policy(Mode::Approve);
+    let with = |host: &str, is_dead| {
+        let job = Job { id: "run".to_owned(), is_run: true, is_dead, attempt: Some(1), ..Job::default() };
+        Ask { jobs: vec![job], ..ask(host, NOW - 10 * MINUTE) }
+    };
+    let mut book = Book::default();
+    // Its job seemed dead when the plans were made, and lives.
+    book.look(&policy, Ceiling::Real, &facts(vec![with("host-1", true), with("host-2", true)], NOW), NOW);
+    let scene = facts(vec![with("host-1", false), with("host-2", false)], NOW);
+    book.look(&policy, Ceiling::Real, &scene, NOW + MINUTE);
+    book.approve(1, "ops", false, (&policy, Ceiling::Real, &scene), NOW + MINUTE).unwrap();
+    let refused = book.approve(2, "ops", false, (&policy, Ceiling::Real, &scene), NOW + MINUTE);
+    assert!(matches!(refused, Err(Refusal::Guard(guard)) if guard.name == "job"));
+}
+
+#[test]
 fn a_slow_rank_is_never_more_than_a_recommendation() {
     let mut policy = policy(Mode::Auto);
     policy.rules[0].on = Trigger::Straggler;

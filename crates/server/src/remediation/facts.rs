@@ -15,10 +15,14 @@ use crate::peak;
 
 /// How far back a machine may have been heard for the last time and still count as one of its pool.
 const KNOWN_NS: i64 = 86_400 * NANOS_PER_SECOND;
+/// How old the last word of an agent may be that says who has cards.
+const HEARD_NS: i64 = 120 * NANOS_PER_SECOND;
 /// How old the last word about an owner may be.
 const OWNED_NS: i64 = 300 * NANOS_PER_SECOND;
 /// How old the last word of an engine may be.
 const ENGINE_NS: i64 = 120 * NANOS_PER_SECOND;
+/// How long ago an engine may have told last that is still taken to be there.
+const ENGINE_SEEN_NS: i64 = 3_600 * NANOS_PER_SECOND;
 /// Attributes in which a job says which checkpoint it has verified.
 const CHECKPOINT_STEP: &str = "checkpoint/verified/step";
 const CHECKPOINT_HASH: &str = "checkpoint/verified/hash";
@@ -49,12 +53,17 @@ pub(crate) fn is_of_machine(labels: &model::Labels) -> bool {
 
 /// The last samples of a metric's series of machines since a time, those that ended left out.
 fn lasts(store: &Store, metric: &str, since_ns: i64) -> Vec<Last> {
+    let mut lasts = every_last(store, metric, since_ns);
+    lasts.retain(|last| !is_stale_marker(last.at.1));
+    lasts
+}
+
+fn every_last(store: &Store, metric: &str, since_ns: i64) -> Vec<Last> {
     let found = store.select(&[Matcher::equal("__name__", metric)], since_ns, i64::MAX);
     let last = |found: store::Found| {
         let info = store.series(found.id)?;
-        let is_there = info.time_ns.1 >= since_ns && !is_stale_marker(info.last);
         let at = (info.time_ns.1, info.last);
-        is_there.then_some(Last { labels: found.labels, first_ns: info.time_ns.0, at })
+        (at.0 >= since_ns).then_some(Last { labels: found.labels, first_ns: info.time_ns.0, at })
     };
     found.into_iter().filter(|found| is_of_machine(&found.labels)).filter_map(last).collect()
 }
@@ -100,7 +109,7 @@ impl Owners {
 /// What is known now. What cards say of themselves is looked up only where somebody waits for it.
 pub(super) fn gather(shared: &Shared, needs_cards: bool, now_ns: i64) -> Facts {
     let (mut asks, mut faults) = fleet::asks(shared, now_ns);
-    asks.extend(super::recommended::asks(shared, now_ns));
+    asks.extend(super::recommended::asks(shared));
     let mut nodes = nodes(shared, now_ns);
     if !asks.is_empty() {
         complete(shared, &mut asks, &mut nodes, now_ns);
@@ -200,7 +209,7 @@ fn jobs(shared: &Shared, ask: &Ask, owners: &Owners, now_ns: i64) -> Vec<Job> {
     let one = |(id, is_run): (String, bool)| {
         let gpus = owners.cards.get(&id).copied();
         match is_run.then(|| fleet::run_of(shared, &id)).flatten() {
-            Some(run) => of_run(shared, &run, gpus, now_ns),
+            Some(run) => of_run(shared, &run, (gpus, owners), now_ns),
             None => Job {
                 name: id.clone(),
                 is_run,
@@ -214,7 +223,7 @@ fn jobs(shared: &Shared, ask: &Ask, owners: &Owners, now_ns: i64) -> Vec<Job> {
     ids.into_iter().map(one).collect()
 }
 
-fn of_run(shared: &Shared, run: &RunRecord, gpus: Option<u32>, now_ns: i64) -> Job {
+fn of_run(shared: &Shared, run: &RunRecord, (gpus, owners): (Option<u32>, &Owners), now_ns: i64) -> Job {
     let id = run.id();
     let last_step = shared.board.facts(&shared.store, id).last_step;
     Job {
@@ -223,7 +232,7 @@ fn of_run(shared: &Shared, run: &RunRecord, gpus: Option<u32>, now_ns: i64) -> J
         is_run: true,
         gpus,
         attempt: run.attempts.last().map(|attempt| attempt.number),
-        is_dead: run.state(now_ns).0 != RunState::Running,
+        is_dead: is_dead(shared, run, owners, now_ns),
         checkpoint: checkpoint(run, last_step),
         step_seconds: shared.verdicts.health(id).step_seconds,
         restart_seconds: restart_seconds(run),
@@ -231,9 +240,34 @@ fn of_run(shared: &Shared, run: &RunRecord, gpus: Option<u32>, now_ns: i64) -> J
     }
 }
 
+/// Whether a run is known to have ended: it says so, or nothing is heard of it and none of its machines' agents, of which
+/// one at least is heard, says that it has a card. That it isn't heard alone may be its clock, or this server's start.
+fn is_dead(shared: &Shared, run: &RunRecord, owners: &Owners, now_ns: i64) -> bool {
+    match run.state(now_ns).0 {
+        RunState::Finished | RunState::Failed => true,
+        RunState::Running | RunState::Paused => false,
+        RunState::Stale => {
+            let Some(attempt) = run.attempts.last().map(|attempt| attempt.number) else { return false };
+            let sessions = run.sessions.iter().filter(|session| session.attempt == attempt);
+            let hosts: BTreeSet<&str> = sessions.map(|session| session.facts.host.as_str()).collect();
+            let since_ns = now_ns.saturating_sub(HEARD_NS);
+            let is_heard = shared
+                .nodes
+                .list()
+                .iter()
+                .any(|node| hosts.contains(&*node.host) && node.heard_ns >= since_ns);
+            is_heard && !owners.cards.contains_key(&run.id().to_string())
+        }
+    }
+}
+
 /// What is known by now of the runs among some jobs.
 pub(super) fn renewed(shared: &Shared, jobs: &[Job], now_ns: i64) -> Vec<Job> {
-    let run = |job: &Job| fleet::run_of(shared, &job.id).map(|run| of_run(shared, &run, job.gpus, now_ns));
+    let owners = Owners::of(&shared.store, now_ns);
+    let run = |job: &Job| {
+        let run = fleet::run_of(shared, &job.id)?;
+        Some(of_run(shared, &run, (job.gpus, &owners), now_ns))
+    };
     jobs.iter().filter(|job| job.is_run).filter_map(run).collect()
 }
 
@@ -255,9 +289,19 @@ fn restart_seconds(run: &RunRecord) -> Option<f64> {
     all.get(all.len() / 2).copied()
 }
 
-/// Requests that engines on a machine have under way, as they told last: those whose series name it, or a pod that
-/// has cards of it. Nothing where no engine there tells.
-pub(super) fn under_way(store: &Store, host: &str, now_ns: i64) -> Option<f64> {
+/// Requests that engines on a machine have under way.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum UnderWay {
+    /// So many, as they told last.
+    Told(f64),
+    /// An engine told of them within the hour, and none does now.
+    Unknown,
+    /// No engine is there.
+    NoEngine,
+}
+
+/// Requests of the engines whose series name a machine, or a pod that has cards of it.
+pub(super) fn under_way(store: &Store, host: &str, now_ns: i64) -> UnderWay {
     let owners = lasts(store, GPU_OWNER_INFO.name, now_ns.saturating_sub(OWNED_NS));
     let pods = owners.iter().filter(|last| last.label("host") == host).map(|last| last.label("pod"));
     let pods: BTreeSet<&str> = pods.filter(|pod| !pod.is_empty()).collect();
@@ -266,9 +310,16 @@ pub(super) fn under_way(store: &Store, host: &str, now_ns: i64) -> Option<f64> {
         let address = address.rsplit_once(':').map_or(address, |(name, _)| name);
         [last.label("host"), last.label("node"), address].contains(&host) || pods.contains(last.label("pod"))
     };
-    let told = lasts(store, ENGINE_REQUESTS_RUNNING.name, now_ns.saturating_sub(ENGINE_NS));
-    let told: Vec<f64> = told.iter().filter(is_there).map(|last| last.at.1).collect();
-    (!told.is_empty()).then(|| told.iter().sum())
+    let all = every_last(store, ENGINE_REQUESTS_RUNNING.name, now_ns.saturating_sub(ENGINE_SEEN_NS));
+    let all: Vec<Last> = all.into_iter().filter(|last| is_there(&last)).collect();
+    let since_ns = now_ns.saturating_sub(ENGINE_NS);
+    let told = all.iter().filter(|last| last.at.0 >= since_ns && !is_stale_marker(last.at.1));
+    let told: Vec<f64> = told.map(|last| last.at.1).collect();
+    match (told.is_empty(), all.is_empty()) {
+        (false, _) => UnderWay::Told(told.iter().sum()),
+        (true, false) => UnderWay::Unknown,
+        (true, true) => UnderWay::NoEngine,
+    }
 }
 
 fn checkpoint(run: &RunRecord, last_step: Option<i64>) -> Option<Checkpoint> {

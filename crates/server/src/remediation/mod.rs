@@ -34,6 +34,7 @@ use crate::fleet;
 use crate::intake;
 
 pub(crate) use attempts::failed_key;
+use facts::UnderWay;
 pub(crate) use facts::is_of_machine;
 pub use policy::PolicyError;
 pub(crate) use policy::parse;
@@ -303,7 +304,10 @@ fn start(app: &App, desk: &mut Desk, id: u64, name: &str, work: impl FnOnce(&Wea
 fn work(app: &Weak<Shared>, id: u64) {
     while let Some((plan, step)) = app.upgrade().and_then(|app| begin(&app, id)) {
         tracing::info!(id, host = plan.host, command = step.text, "runs a command of remediation");
-        let outcome = if step.is_wait() { wait_idle(app, &plan, &step) } else { execute::run(&plan, &step) };
+        // What a server that stops did not wait for is waited for by the next.
+        let waited =
+            if step.is_wait() { wait_idle(app, &plan, &step) } else { Some(execute::run(&plan, &step)) };
+        let Some(outcome) = waited else { return };
         tracing::info!(id, is_good = outcome.is_good, said = outcome.text, "the command has ended");
         let Some(app) = app.upgrade() else { return };
         let mut desk = app.remedy.desk();
@@ -317,27 +321,30 @@ fn work(app: &Weak<Shared>, id: u64) {
 }
 
 /// Waits until the engines of a machine have no request under way, for no longer than the limit. It is good either
-/// way: a request that does not end keeps no fault in service.
-fn wait_idle(app: &Weak<Shared>, plan: &Plan, step: &Step) -> Outcome {
+/// way: a request that does not end keeps no fault in service. Nothing where the server stops.
+fn wait_idle(app: &Weak<Shared>, plan: &Plan, step: &Step) -> Option<Outcome> {
     let began = Instant::now();
     let limit = Duration::from_nanos(u64::try_from(step.limit_ns).unwrap_or(1));
     let text = loop {
-        let Some(app) = app.upgrade() else { break "the server stopped".to_owned() };
-        let left = facts::under_way(&app.store, &plan.host, now_ns());
-        match left {
-            None => break "no engine tells of requests there".to_owned(),
-            Some(0.0) => break "no request is under way".to_owned(),
-            Some(count) if began.elapsed() >= limit => {
+        let app = app.upgrade()?;
+        let is_late = began.elapsed() >= limit;
+        match facts::under_way(&app.store, &plan.host, now_ns()) {
+            UnderWay::NoEngine => break "no engine tells of requests there".to_owned(),
+            UnderWay::Told(0.0) => break "no request is under way".to_owned(),
+            UnderWay::Told(count) if is_late => {
                 break format!("{count} requests are still under way, and it goes on");
             }
-            Some(_) if *app.stopping.borrow() => break "the server stops".to_owned(),
-            Some(_) => {}
+            UnderWay::Unknown if is_late => {
+                break "no engine there tells of its requests any more, and it goes on".to_owned();
+            }
+            _ if *app.stopping.borrow() => return None,
+            _ => {}
         }
         drop(app);
         std::thread::sleep(IDLE_PAUSE);
     };
     let took_ns = i64::try_from(began.elapsed().as_nanos()).unwrap_or(i64::MAX);
-    Outcome { is_good: true, text, took_ns }
+    Some(Outcome { is_good: true, text, took_ns })
 }
 
 /// Begins the next step, once that it was begun is in the store.

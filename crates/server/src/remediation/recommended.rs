@@ -1,7 +1,7 @@
 //! What verdicts on runs recommend: a person agrees, or nothing happens.
 
 use insight::remediation::{Ask, Job, Sure, Trigger};
-use model::{NANOS_PER_MILLI, RunState};
+use model::NANOS_PER_MILLI;
 
 use crate::app::Shared;
 use crate::verdicts::VerdictRow;
@@ -13,10 +13,10 @@ const HIGH: f64 = 0.9;
 const MEDIUM: f64 = 0.6;
 
 /// Machines that a verdict recommends to take out.
-pub(super) fn asks(shared: &Shared, now_ns: i64) -> Vec<Ask> {
+pub(super) fn asks(shared: &Shared) -> Vec<Ask> {
+    // A verdict that holds is ended with its run, by whoever knows best whether that is still there.
     let runs = shared.store.runs();
-    let running = runs.iter().filter(|run| run.state(now_ns).0 == RunState::Running);
-    let told = running.map(|run| run.id()).filter(|id| shared.verdicts.worst(*id).is_some());
+    let told = runs.iter().map(|run| run.id()).filter(|id| shared.verdicts.worst(*id).is_some());
     told.flat_map(|id| {
         let rows = shared.verdicts.health(id).verdicts;
         rows.into_iter().filter_map(move |row| ask(&id.to_string(), row))
