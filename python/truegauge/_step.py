@@ -26,7 +26,7 @@ class Step:
     On leaving it logs `train_step_seconds`, `train_step_tokens` when tokens were named, and
     `train_step_<phase>_seconds` for each phase that was entered. A step left by an exception logs
     none of these: it did not happen. `train_step_phase` is logged at once, when a checkpoint or an
-    evaluation begins (1 and 2) and ends (0).
+    evaluation begins (1 and 2) and ends (0); it is 3 once no step was open for five seconds.
 
     Attributes:
         step: The step's number, which `log` calls inside take.

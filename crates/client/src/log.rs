@@ -1,8 +1,14 @@
 //! What was logged and not taken yet: the state behind the hot path.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use model::{AttributeValue, Event, SessionEvent, TagChange};
+
+use crate::clock::When;
+
+/// How long no step may be open before that is told: between most steps it is much less.
+const LULL: Duration = Duration::from_secs(5);
 
 /// Steps of an array of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +111,10 @@ pub(crate) struct Log {
     pub(crate) points: Vec<Point>,
     pub(crate) series: Vec<SeriesState>,
     pub(crate) step_context: Option<i64>,
+    /// The last step that was ended, and when.
+    pub(crate) step_ended: Option<(i64, Instant)>,
+    /// The series that says that no step is open, where that was told last.
+    pub(crate) between: Option<u32>,
     pub(crate) pending: Pending,
     pub(crate) logged: u64,
     pub(crate) dropped: BTreeMap<String, u64>,
@@ -116,6 +126,28 @@ pub(crate) struct Log {
 }
 
 impl Log {
+    /// A step is open from here on.
+    pub(crate) fn begin_step(&mut self, step: i64) {
+        if let Some(series) = self.between.take() {
+            self.push(series, 0.0, Some(step), When::Now.read());
+        }
+        self.step_context = Some(step);
+    }
+
+    /// No step is open any more.
+    pub(crate) fn end_step(&mut self) {
+        if let Some(step) = self.step_context.take() {
+            self.step_ended = Some((step, Instant::now()));
+        }
+    }
+
+    /// The step after which none was open for a while, if that is still to be told.
+    pub(crate) fn untold_lull(&self) -> Option<i64> {
+        let (step, ended) = self.step_ended?;
+        let is_new = self.step_context.is_none() && self.between.is_none() && !self.is_closed;
+        (is_new && ended.elapsed() >= LULL).then_some(step)
+    }
+
     /// Adds a point of a series that is there.
     pub(crate) fn push(&mut self, series: u32, value: f64, step: Option<i64>, time: (i64, Option<i64>)) {
         let context = self.step_context;
@@ -145,6 +177,23 @@ mod tests {
     use super::*;
 
     const T: i64 = 1_800_000_000_000 * NANOS_PER_MILLI;
+
+    #[test]
+    fn a_time_without_a_step_is_told_once_and_ends_with_the_next() {
+        let mut log = Log { series: vec![SeriesState::new(None)], ..Log::default() };
+        log.step_ended = Instant::now().checked_sub(LULL).map(|ended| (7, ended));
+        assert_eq!(log.untold_lull(), Some(7));
+        log.between = Some(0);
+        assert_eq!(log.untold_lull(), None, "it was told");
+        log.begin_step(8);
+        log.begin_step(8);
+        let told: Vec<(f64, i64)> = log.points.iter().map(|point| (point.value, point.step)).collect();
+        assert_eq!(told, [(0.0, 8)]);
+        assert_eq!(log.untold_lull(), None, "a step is open");
+        log.end_step();
+        assert_eq!(log.untold_lull(), None, "not for long");
+        assert_eq!(Log::default().untold_lull(), None, "there was no step yet");
+    }
 
     #[test]
     fn steps_go_on_from_the_last_whatever_it_was() {

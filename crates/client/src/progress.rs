@@ -19,6 +19,10 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// The last operation that was entered, and the last one that was completed.
 const ENTERED: &str = "train_collective_sequence";
 const COMPLETED: &str = "train_collective_completed";
+/// What the program is in: 1 a checkpoint, 2 an evaluation, which it logs itself; 0 none of these.
+const PHASE: &str = "train_step_phase";
+/// No step is open.
+const BETWEEN_STEPS: f64 = 3.0;
 
 /// Of one group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -82,8 +86,27 @@ impl Shared {
         }
     }
 
+    /// Tells that no step is open, once that is so for a while: what the program does between its steps, such as an
+    /// evaluation, is not a step that does not end.
+    fn tell_lull(&self) {
+        if lock(&self.log).untold_lull().is_none() {
+            return;
+        }
+        match self.series(PHASE, &[], "") {
+            Ok(handle) => {
+                let mut log = lock(&self.log);
+                // The next step may have begun meanwhile.
+                let Some(step) = log.untold_lull() else { return };
+                log.push(handle.index, BETWEEN_STEPS, Some(step), When::Now.read());
+                log.between = Some(handle.index);
+            }
+            Err(error) => self.refuse(error.reason(), 1, &error.to_string()),
+        }
+    }
+
     /// Tells where this process is, where that has changed; `is_last` does not wait for its time.
     pub(crate) fn tell_progress(&self, is_last: bool) {
+        self.tell_lull();
         let news = lock(&self.progress).due(Instant::now(), is_last);
         for (group, name, number) in news {
             // A group without a name is the only one.

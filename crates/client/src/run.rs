@@ -260,14 +260,14 @@ impl Run {
     /// From here on, points without a step take this one, in every thread of this process.
     pub fn begin_step(&self, step: i64) {
         if let Some(shared) = self.live() {
-            lock(&shared.log).step_context = Some(step);
+            lock(&shared.log).begin_step(step);
         }
     }
 
     /// Ends what [`Run::begin_step`] began.
     pub fn end_step(&self) {
         if let Some(shared) = self.live() {
-            lock(&shared.log).step_context = None;
+            lock(&shared.log).end_step();
         }
     }
 

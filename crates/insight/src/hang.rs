@@ -11,6 +11,8 @@ const LIMIT_MIN: f64 = 30.0;
 const LIMIT_MAX: f64 = 120.0;
 /// A rank is gone when nothing is heard of it for half the limit, and at least so long, seconds.
 const SILENT_MIN: f64 = 20.0;
+/// How long a rank may be between two steps while others wait for it in theirs, seconds.
+const BETWEEN_MAX: f64 = 600.0;
 /// How long before the last step a fault may be its reason, nanoseconds.
 const NEAR_NS: i64 = 120_000_000_000;
 /// Ranks that are quoted one by one.
@@ -28,6 +30,8 @@ pub enum Phase {
     Checkpoint,
     /// It evaluates.
     Evaluation,
+    /// It has ended a step and has not begun the next.
+    Between,
     /// It has ended.
     Finished,
 }
@@ -64,6 +68,8 @@ pub struct HangInput {
     pub collectives: Vec<Collective>,
     /// What it does.
     pub phase: Phase,
+    /// When a checkpoint, an evaluation or a time between steps ended, after which it is in a step, nanoseconds.
+    pub lull_end_ns: Option<i64>,
 }
 
 /// A fault of hardware or of a process near the time in question.
@@ -177,14 +183,21 @@ pub fn limit_seconds(step_seconds: f64) -> f64 {
 }
 
 /// The verdict, if the run hangs. While a rank starts, evaluates or is at a checkpoint, it doesn't, unless
-/// nothing is heard of that rank any more.
+/// nothing is heard of that rank any more; nor while all ranks are between two steps, as after the last one. One that
+/// is there alone has more time.
 pub fn judge(ask: &HangAsk<'_>) -> Option<HangVerdict> {
     let limit = limit_seconds(ask.step_seconds.unwrap_or(f64::NAN));
     let ranks: Vec<&HangInput> = ask.ranks.iter().filter(|rank| rank.phase != Phase::Finished).collect();
-    let since_ns = ranks.iter().filter_map(|rank| rank.last_step_time_ns).max()?;
-    let case = Case { ask, ranks, since_ns, limit };
+    let since_ns = ranks.iter().filter_map(|rank| rank.last_step_time_ns.max(rank.lull_end_ns)).max()?;
+    let mut case = Case { ask, ranks, since_ns, limit };
     if case.seconds_since(since_ns) < limit || case.is_excused() {
         return None;
+    }
+    if !case.between().is_empty() {
+        case.limit = limit.max(BETWEEN_MAX);
+        if case.seconds_since(since_ns) < case.limit {
+            return None;
+        }
     }
     let (class, accused) = case.accused();
     Some(case.verdict(class, &accused))
@@ -211,8 +224,17 @@ impl Case<'_> {
     }
 
     fn is_excused(&self) -> bool {
-        let is_away = |rank: &&&HangInput| rank.phase != Phase::Training;
-        self.ranks.iter().filter(is_away).any(|rank| !self.is_silent(rank))
+        let is_away =
+            |rank: &&&HangInput| matches!(rank.phase, Phase::Startup | Phase::Checkpoint | Phase::Evaluation);
+        let mut alive = self.ranks.iter().filter(|rank| !self.is_silent(rank)).peekable();
+        let all_between = alive.peek().is_some() && alive.all(|rank| rank.phase == Phase::Between);
+        all_between || self.ranks.iter().filter(is_away).any(|rank| !self.is_silent(rank))
+    }
+
+    /// Ranks that live, and have not begun the step that others are in.
+    fn between(&self) -> Vec<&HangInput> {
+        let is_there = |rank: &&HangInput| rank.phase == Phase::Between && !self.is_silent(rank);
+        self.ranks.iter().copied().filter(is_there).collect()
     }
 
     /// Who holds up the others, by what is known of them.
@@ -224,6 +246,10 @@ impl Case<'_> {
         }
         if silent.len() == self.ranks.len() {
             return (HangClass::Unknown, Vec::new());
+        }
+        let between = self.between();
+        if !between.is_empty() {
+            return (HangClass::NotEntered, between);
         }
         self.by_operation().or_else(|| self.by_step()).unwrap_or((HangClass::Unknown, Vec::new()))
     }
@@ -403,6 +429,7 @@ impl Case<'_> {
                 Some(one) => format!("is in {} {}", one.op, one.sizes).trim_end().to_owned(),
                 None => "is in another operation".to_owned(),
             },
+            _ if rank.phase == Phase::Between => "has not begun the step".to_owned(),
             _ => "has not entered".to_owned(),
         };
         Culprit {
@@ -431,6 +458,9 @@ impl Case<'_> {
         let is = if accused.len() == 1 { "is" } else { "are" };
         let others = self.ranks.len() - accused.len();
         let found = match class {
+            HangClass::NotEntered if accused.iter().all(|rank| rank.phase == Phase::Between) => {
+                format!("{who} {has} not begun the step that {others} others are in")
+            }
             HangClass::NotEntered => match accused.first().and_then(|rank| self.least(rank)) {
                 Some(least) => {
                     let at = self.farthest().get(least.group.as_str()).copied().unwrap_or_default();

@@ -26,6 +26,7 @@ fn waiting() -> Vec<HangInput> {
             sizes: "[1048576]".to_owned(),
         }],
         phase: Phase::Training,
+        lull_end_ns: None,
     };
     (0..64).map(one).collect()
 }
@@ -37,6 +38,41 @@ fn ask(ranks: &[HangInput], faults: &[Fault], after: i64, silent: &[u32]) -> Opt
         rank.last_heartbeat_ns = Some(T0 + (after - 2) * SECOND);
     }
     judge(&HangAsk { now_ns: T0 + after * SECOND, step_seconds: Some(1.16), ranks: &ranks, faults })
+}
+
+#[test]
+fn who_is_between_two_steps_has_more_time_and_all_together_all_of_it() {
+    let mut all = waiting();
+    for rank in &mut all {
+        (rank.phase, rank.collectives) = (Phase::Between, Vec::new());
+    }
+    assert_eq!(ask(&all, &[], 36_000, &[]), None, "the loop has ended, and the processes live");
+    // One evaluates while the others wait for it in their step; after ten minutes somebody is told.
+    let mut one = stuck();
+    one[42].phase = Phase::Between;
+    assert_eq!(ask(&one, &[], 599, &[]), None);
+    let verdict = ask(&one, &[], 601, &[]).unwrap();
+    assert_eq!((verdict.class, culprits(&verdict)), (HangClass::NotEntered, vec![42]));
+    assert!(
+        verdict.text.contains("rank 42 has not begun the step that 63 others are in"),
+        "{}",
+        verdict.text
+    );
+    assert_eq!(verdict.culprits[0].state, "has not begun the step");
+    // One that is gone is gone.
+    let verdict = ask(&one, &[], 90, &[42]).unwrap();
+    assert_eq!((verdict.class, culprits(&verdict)), (HangClass::Dead, vec![42]));
+}
+
+#[test]
+fn time_in_an_evaluation_does_not_count_once_it_has_ended() {
+    let mut ranks = stuck();
+    for rank in &mut ranks {
+        rank.lull_end_ns = Some(T0 + 180 * SECOND);
+    }
+    assert_eq!(ask(&ranks, &[], 209, &[]), None);
+    let verdict = ask(&ranks, &[], 211, &[]).unwrap();
+    assert_eq!((culprits(&verdict), verdict.since_ns), (vec![42], T0 + 180 * SECOND));
 }
 
 fn xid() -> Fault {
@@ -311,7 +347,8 @@ prop_compose! {
         });
         let phase = if is_away { Phase::Evaluation } else { Phase::Training };
         let collectives = collectives.collect();
-        HangInput { rank, host, last_step, last_step_time_ns, last_heartbeat_ns, collectives, phase }
+        let lull_end_ns = None;
+        HangInput { rank, host, last_step, last_step_time_ns, last_heartbeat_ns, collectives, phase, lull_end_ns }
     }
 }
 

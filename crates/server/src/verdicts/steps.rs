@@ -111,6 +111,8 @@ pub(super) struct Rank {
     pub(super) collectives: Vec<Collective>,
     /// What it is in, and since when by its own clock, nanoseconds.
     pub(super) phase: (u8, i64),
+    /// When the last of those that are no part of training ended, by its own clock, and when that came in.
+    lull_end: (i64, i64),
 }
 
 impl Rank {
@@ -124,6 +126,7 @@ impl Rank {
             ahead_ns: None,
             collectives: Vec::new(),
             phase: (0, i64::MIN),
+            lull_end: (i64::MIN, i64::MIN),
         }
     }
 
@@ -141,6 +144,16 @@ impl Rank {
     /// When it did its last step, by this server's clock, nanoseconds.
     pub(super) fn step_heard_ns(&self) -> i64 {
         self.here_ns(self.last_step_ns, self.step_came_ns)
+    }
+
+    /// When its last checkpoint, evaluation or time between steps ended, by this server's clock, nanoseconds.
+    pub(super) fn lull_end_ns(&self) -> Option<i64> {
+        (self.lull_end.1 > i64::MIN).then(|| self.here_ns(self.lull_end.0, self.lull_end.1))
+    }
+
+    /// Since when it can be expected to be in a step, by this server's clock, nanoseconds.
+    pub(super) fn going_ns(&self) -> i64 {
+        self.step_heard_ns().max(self.lull_end_ns().unwrap_or(i64::MIN))
     }
 
     /// When anything came from it, by this server's clock, nanoseconds.
@@ -220,7 +233,13 @@ impl Steps {
                 Sign::Clock { ahead_ns } => {
                     rank.ahead_ns = Some(rank.ahead_ns.map_or(ahead_ns, |known| known.min(ahead_ns)));
                 }
-                Sign::Phase(phase) if time_ns >= rank.phase.1 => rank.phase = (phase, time_ns),
+                Sign::Phase(phase) if time_ns >= rank.phase.1 => {
+                    // What was known of it before this server's start may be its end alone.
+                    if phase == 0 {
+                        rank.lull_end = (time_ns, now_ns);
+                    }
+                    rank.phase = (phase, time_ns);
+                }
                 Sign::Phase(_) => {}
                 Sign::Collective { group, number, is_completed } => {
                     note_collective(&mut rank.collectives, group, number, is_completed);

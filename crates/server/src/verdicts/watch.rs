@@ -440,12 +440,12 @@ impl Watch {
         self.places.values().map(|place| place.host.clone()).filter(|host| !host.is_empty()).collect()
     }
 
-    /// When a step was done last, by this server's clock, nanoseconds. Of ranks that are known from the store only
+    /// When a step was done last, or a time ended in which none is, by this server's clock, nanoseconds. Of ranks that are known from the store only
     /// nobody can say, as long as others have said what their clocks show.
     pub(super) fn progress_ns(&self) -> Option<i64> {
         let told = || self.steps.ranks.iter().filter(|rank| rank.last_step.is_some());
-        let known = told().filter(|rank| rank.knows_clock()).map(Rank::step_heard_ns).max();
-        known.or_else(|| told().map(Rank::step_heard_ns).max())
+        let known = told().filter(|rank| rank.knows_clock()).map(Rank::going_ns).max();
+        known.or_else(|| told().map(Rank::going_ns).max())
     }
 
     /// The last step that any rank told.
@@ -462,8 +462,9 @@ impl Watch {
             return 0.0;
         }
         let median = *gaps.select_nth_unstable(half).1 as f64 / NANOS_PER_SECOND as f64;
-        // What comes every few seconds comes as it is done.
-        if median > 5.0 { median } else { 0.0 }
+        // What comes every few seconds comes as it is done, and so does each long step by itself.
+        let more = median - self.step_seconds().unwrap_or(0.0);
+        if median > 5.0 && more > 0.0 { more } else { 0.0 }
     }
 
     /// How long no step may be done now, seconds; none while it has not got under way.
@@ -501,9 +502,10 @@ impl Watch {
     fn hang_input(&self, rank: &Rank, session: Option<&Session>, now_ns: i64) -> Option<HangInput> {
         rank.last_step?;
         let phase = match rank.phase {
+            _ if session.is_some_and(|session| session.end.is_some()) => Phase::Finished,
             (1, since_ns) if since_ns > rank.last_step_ns => Phase::Checkpoint,
             (2, since_ns) if since_ns > rank.last_step_ns => Phase::Evaluation,
-            _ if session.is_some_and(|session| session.end.is_some()) => Phase::Finished,
+            (3, since_ns) if since_ns > rank.last_step_ns => Phase::Between,
             _ => Phase::Training,
         };
         let host = self.places.get(&rank.number).map(|place| place.host.clone()).unwrap_or_default();
@@ -522,6 +524,7 @@ impl Watch {
             last_heartbeat_ns: Some(heard_ns),
             collectives: rank.collectives.clone(),
             phase,
+            lull_end_ns: rank.lull_end_ns(),
         })
     }
 

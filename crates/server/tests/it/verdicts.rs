@@ -509,9 +509,28 @@ fn a_run_that_has_ended_or_is_at_its_checkpoint_does_not_hang() {
             saving.request(rank, now_ns(), 2, vec![Series::new("train_step_phase", &label, "", &[sample])]);
         deliver(&site, &request);
     }
+    let phases = |job: &mut Job, phases: &[(i64, f64)]| {
+        for rank in 0..8 {
+            let label = [("rank".to_owned(), rank.to_string())];
+            let sample = |(ago, value): &(i64, f64)| Sample {
+                time_ns: now_ns() - ago * SECOND,
+                value: *value,
+                step: None,
+            };
+            let samples: Vec<Sample> = phases.iter().map(sample).collect();
+            let series = vec![Series::new("train_step_phase", &label, "", &samples)];
+            deliver(&site, &job.request(rank, now_ns(), 2, series));
+        }
+    };
+    // One has just left an evaluation, which began when its last step was done; one has ended its loop.
+    let (mut evaluated, mut idle) = (Job::of("evaluated", 8), Job::of("idle", 8));
+    stand(&mut evaluated);
+    phases(&mut evaluated, &[(19, 2.0), (1, 0.0)]);
+    stand(&mut idle);
+    phases(&mut idle, &[(15, 3.0)]);
     stand(&mut stuck);
     stuck.health_when(&site, &|health| health["state"] == "page");
-    for job in [&ended, &saving] {
+    for job in [&ended, &saving, &evaluated, &idle] {
         assert_eq!(said(&job.health(&site)), [], "{}", job.name);
         assert!(events(&site, job).is_empty(), "{}", job.name);
     }
