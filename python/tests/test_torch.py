@@ -227,6 +227,8 @@ class Gpu:
                 self.at_ms = gpu.now_ms
 
             def query(self) -> bool:
+                if gpu.captures or gpu.is_gone:
+                    raise RuntimeError("operation not permitted when stream is capturing")
                 return self.at_ms <= gpu.done_ms
 
             def elapsed_time(self, end: Event) -> float:
@@ -251,8 +253,17 @@ class Gpu:
         )
         dist.is_available = lambda: True
         dist.get_backend = lambda pg: "nccl"
+
+        class CUDAGraph:
+            def capture_begin(self) -> None:
+                gpu.captures = True
+
+            def capture_end(self) -> None:
+                gpu.captures = False
+
         cuda = types.SimpleNamespace(
             Event=Event,
+            CUDAGraph=CUDAGraph,
             is_available=lambda: True,
             is_initialized=lambda: True,
             is_current_stream_capturing=lambda: self.captures,
@@ -261,7 +272,7 @@ class Gpu:
         )
         torch = types.ModuleType("torch")
         torch.__dict__.update(distributed=dist, cuda=cuda, futures=types.SimpleNamespace(Future=int))
-        self.captures = False
+        self.captures = self.is_gone = False
         self.dist = dist
         self.modules = {
             "torch": torch,
@@ -341,6 +352,45 @@ def test_what_a_graph_captures_is_left_alone_and_stop_puts_all_back(gpu, run):
     watch.stop()
     assert gpu.dist.all_reduce == original
     assert not watch.is_on
+
+
+def test_nothing_is_asked_of_the_device_while_a_graph_is_captured(gpu, online, monkeypatch):
+    from truegauge.integrations import _torch_stream
+
+    monkeypatch.setattr(_torch_stream, "TICK_SECONDS", 0.005)
+    graph_type = sys.modules["torch"].cuda.CUDAGraph
+    original = graph_type.capture_begin
+    with tg.init(project_name="p", run_name="r") as run:
+        watch = tg.integrations.torch.watch()
+        with tg.step(1):
+            gpu.dist.all_reduce("tensor")
+        graph = graph_type()
+        graph.capture_begin()
+        gpu.done_ms = gpu.now_ms
+        # Any question in here raises, which ends the thread that asks.
+        with tg.step(2):
+            pass
+        watch._stream.poll()
+        graph.capture_end()
+        wait_for(lambda: tg.get_last_step("train_step_seconds") == 2, "both steps were told")
+        watch.stop()
+    assert graph_type.capture_begin is original
+    assert [step for step, _ in online.points(run.run_id, "train_step_seconds")] == [1, 2]
+    assert [step for step, _ in online.points(run.run_id, "train_step_wait_seconds")] == [1]
+
+
+def test_a_device_that_is_gone_ends_the_measuring_and_no_step(gpu, online):
+    with tg.init(project_name="p", run_name="r") as run:
+        tg.integrations.torch.watch()
+        with tg.step(1):
+            gpu.dist.all_reduce("tensor")
+        gpu.is_gone = True
+        with pytest.warns(tg.TruegaugeWarning, match="not measured any more"), tg.step(2):
+            pass
+        gpu.is_gone = False
+        with tg.step(3):
+            pass
+    assert [step for step, _ in online.points(run.run_id, "train_step_seconds")] == [1, 2, 3]
 
 
 def test_what_fails_in_here_never_reaches_training(gpu, run):

@@ -539,12 +539,24 @@ fn waits(one: &Collective) -> bool {
 }
 
 /// What tells an operation from another; none if nothing is known of it. Sizes differ by intention where each
-/// rank sends as much as it likes.
+/// rank sends as much as it likes, or one has what the others send.
 fn signature(one: &Collective) -> Option<String> {
-    let op = one.op.to_lowercase();
-    let is_uneven = ["all_to_all", "alltoall", "send", "recv"].iter().any(|uneven| op.contains(uneven));
-    let sizes = if is_uneven { "" } else { one.sizes.as_str() };
+    // NCCL's watchdog writes `ALLREDUCE` of `512`, the flight recorder `all_reduce` of `16x32`.
+    let op = one.op.to_lowercase().replace('_', "");
+    let is_uneven = ["alltoall", "send", "recv"].iter().any(|uneven| op.contains(uneven))
+        || ["gather", "scatter"].iter().any(|rooted| op.starts_with(rooted));
+    let sizes = if is_uneven { String::new() } else { elements(&one.sizes) };
     (!op.is_empty() || !sizes.is_empty()).then(|| format!("{op} {sizes}"))
+}
+
+/// Sizes with the number of their elements in place of their shape.
+fn elements(sizes: &str) -> String {
+    let count = |word: &str| {
+        let mut sides = word.split('x').map(str::parse::<u64>);
+        let product = sides.try_fold(1_u64, |product, side| product.checked_mul(side.ok()?));
+        product.map_or_else(|| word.to_owned(), |product| product.to_string())
+    };
+    sizes.split_whitespace().map(count).collect::<Vec<_>>().join(" ")
 }
 
 fn advise(

@@ -7,6 +7,8 @@ import threading
 from collections import deque
 from time import monotonic, sleep, time
 
+from truegauge._truegauge import warn
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,15 +38,31 @@ class Stream:
         self._held: deque[tuple[Run, Step, dict[str, float], float]] = deque()
         self._spare: list[Any] = []
         self._thread: threading.Thread | None = None
+        self._captures = 0
 
     def serve(self, run: Run) -> None:
         """Has a run's steps wait for their waits."""
 
         def hold(step: Step, points: dict[str, float]) -> bool:
-            return self.hold(run, step, points)
+            try:
+                return self.hold(run, step, points)
+            except Exception as error:
+                self._give_up(run, step)
+                warn(f"waits on the GPU's stream are not measured any more: {error!r:.200}")
+                return False
 
         run._holder = hold
         run._drains = self.drain
+
+    def pause(self) -> None:
+        """Asks the device nothing: in the capture of a graph, any thread that asks for an event ends it."""
+        with self._lock:
+            self._captures += 1
+
+    def resume(self) -> None:
+        """Ends what `pause` began."""
+        with self._lock:
+            self._captures -= 1
 
     def mark(self) -> Any:
         """An event on the current stream; None while too many are not done."""
@@ -92,9 +110,9 @@ class Stream:
     def poll(self, is_last: bool = False) -> None:
         """Reads what is done, and logs the steps of which all is known."""
         with self._lock:
-            while self._spans and (self._spans[0][1].query() or is_last):
+            while self._spans and (is_last or self._is_done(self._spans[0][1])):
                 start, end, step, completed = self._spans.popleft()
-                is_done = end.query()
+                is_done = self._is_done(end)
                 if is_done:
                     completed()
                 if step is not None:
@@ -118,6 +136,20 @@ class Stream:
             if self._held:
                 sleep(0.01)
         self.poll(is_last=True)
+
+    def _is_done(self, event: Any) -> bool:
+        return not self._captures and bool(event.query())
+
+    def _give_up(self, run: Run, step: Step) -> None:
+        """Logs what is held as it is; `step` is logged by who asked."""
+        run._holder = None
+        with self._lock:
+            held, self._held = self._held, deque()
+            self._spans.clear()
+            self._open.clear()
+        for of, other, points, ended in held:
+            if other is not step:
+                of.log(points, step=other.step, timestamp=ended)
 
     def _finish(self, step: Step, points: dict[str, float]) -> None:
         # Streams of their own overlap: no step waits longer than it takes.

@@ -166,6 +166,10 @@ class Watch:
         work = getattr(inner, "Work", None)
         if work is not None:
             self._put(work, "wait", self._timed_wait(work.wait))
+        graph = getattr(self._torch.cuda, "CUDAGraph", None)
+        if graph is not None:
+            self._put(graph, "capture_begin", self._capture_begin(graph.capture_begin))
+            self._put(graph, "capture_end", self._capture_end(graph.capture_end))
 
     def _put(self, owner: Any, name: str, what: Any) -> None:
         self._places.append((owner, name, getattr(owner, name)))
@@ -210,6 +214,28 @@ class Watch:
             return True
         cuda = torch.cuda
         return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
+
+    def _capture_begin(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> Any:
+            self._stream.pause()
+            try:
+                return original(graph, *args, **kwargs)
+            except BaseException:
+                self._stream.resume()
+                raise
+
+        return capture_begin
+
+    def _capture_end(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def capture_end(graph: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(graph, *args, **kwargs)
+            finally:
+                self._stream.resume()
+
+        return capture_end
 
     def _timed(self, original: Callable[..., Any], at: int, is_counted: bool) -> Callable[..., Any]:
         @functools.wraps(original)

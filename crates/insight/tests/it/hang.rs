@@ -75,6 +75,30 @@ fn time_in_an_evaluation_does_not_count_once_it_has_ended() {
     assert_eq!((culprits(&verdict), verdict.since_ns), (vec![42], T0 + 180 * SECOND));
 }
 
+#[test]
+fn one_operation_in_two_spellings_is_one_operation() {
+    let mut ranks = stuck();
+    for rank in &mut ranks {
+        let is_line = rank.rank < 8;
+        let of = &mut rank.collectives[0];
+        of.op = if is_line { "ALLREDUCE" } else { "all_reduce" }.to_owned();
+        of.sizes = if is_line { "512 to 512" } else { "16x32 to 16x32" }.to_owned();
+    }
+    let verdict = ask(&ranks, &[], 60, &[]).unwrap();
+    assert_eq!((verdict.class, culprits(&verdict)), (HangClass::NotEntered, vec![42]));
+    // Only the root has what is gathered.
+    let mut ranks = waiting();
+    for rank in &mut ranks {
+        let of = &mut rank.collectives[0];
+        of.op = "gather".to_owned();
+        of.sizes = if rank.rank == 0 { "16 to 64x16" } else { "16 to 0" }.to_owned();
+    }
+    assert_eq!(ask(&ranks, &[], 60, &[]).unwrap().class, HangClass::Network);
+    ranks[9].collectives[0].op = "broadcast".to_owned();
+    let verdict = ask(&ranks, &[], 60, &[]).unwrap();
+    assert_eq!((verdict.class, culprits(&verdict)), (HangClass::Desync, vec![9]));
+}
+
 fn xid() -> Fault {
     Fault {
         time_ns: T0 - 3 * SECOND,
