@@ -11,12 +11,28 @@ const LIMIT_MIN: f64 = 30.0;
 const LIMIT_MAX: f64 = 120.0;
 /// A rank is gone when nothing is heard of it for half the limit, and at least so long, seconds.
 const SILENT_MIN: f64 = 20.0;
-/// How long a rank may be between two steps while others wait for it in theirs, seconds.
-const BETWEEN_MAX: f64 = 600.0;
+/// How long a rank may be between two steps, seconds: what it does there is known to nobody.
+const BETWEEN_MAX: f64 = 120.0;
 /// How long before the last step a fault may be its reason, nanoseconds.
 const NEAR_NS: i64 = 120_000_000_000;
 /// Ranks that are quoted one by one.
 const EVIDENCE_MAX: usize = 8;
+
+/// Operations, each before those whose names are in it; what is called like one of them is that one to NCCL.
+const KINDS: [&str; 10] = [
+    "allreduce",
+    "reducescatter",
+    "allgather",
+    "alltoall",
+    "broadcast",
+    "gather",
+    "scatter",
+    "reduce",
+    "send",
+    "recv",
+];
+/// Those in which ranks' sizes differ by intention.
+const UNEVEN: [&str; 5] = ["alltoall", "gather", "scatter", "send", "recv"];
 
 /// What a rank is doing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -170,6 +186,8 @@ pub struct HangVerdict {
     pub actions: Vec<String>,
     /// The same as a sentence.
     pub advice: String,
+    /// No rank is in a step, and nothing says that one waits for another: the loop may have ended.
+    pub is_idle: bool,
     /// How sure this is, 0 to 1.
     pub confidence: f64,
 }
@@ -183,8 +201,7 @@ pub fn limit_seconds(step_seconds: f64) -> f64 {
 }
 
 /// The verdict, if the run hangs. While a rank starts, evaluates or is at a checkpoint, it doesn't, unless
-/// nothing is heard of that rank any more; nor while all ranks are between two steps, as after the last one. One that
-/// is there alone has more time.
+/// nothing is heard of that rank any more. Where ranks are between two steps they have the longest limit.
 pub fn judge(ask: &HangAsk<'_>) -> Option<HangVerdict> {
     let limit = limit_seconds(ask.step_seconds.unwrap_or(f64::NAN));
     let ranks: Vec<&HangInput> = ask.ranks.iter().filter(|rank| rank.phase != Phase::Finished).collect();
@@ -226,15 +243,18 @@ impl Case<'_> {
     fn is_excused(&self) -> bool {
         let is_away =
             |rank: &&&HangInput| matches!(rank.phase, Phase::Startup | Phase::Checkpoint | Phase::Evaluation);
-        let mut alive = self.ranks.iter().filter(|rank| !self.is_silent(rank)).peekable();
-        let all_between = alive.peek().is_some() && alive.all(|rank| rank.phase == Phase::Between);
-        all_between || self.ranks.iter().filter(is_away).any(|rank| !self.is_silent(rank))
+        self.ranks.iter().filter(is_away).any(|rank| !self.is_silent(rank))
     }
 
     /// Ranks that live, and have not begun the step that others are in.
     fn between(&self) -> Vec<&HangInput> {
         let is_there = |rank: &&HangInput| rank.phase == Phase::Between && !self.is_silent(rank);
         self.ranks.iter().copied().filter(is_there).collect()
+    }
+
+    /// Whether all ranks live and are between two steps.
+    fn is_idle(&self) -> bool {
+        !self.ranks.is_empty() && self.between().len() == self.ranks.len()
     }
 
     /// Who holds up the others, by what is known of them.
@@ -248,6 +268,9 @@ impl Case<'_> {
             return (HangClass::Unknown, Vec::new());
         }
         let between = self.between();
+        if self.is_idle() {
+            return self.by_operation().unwrap_or((HangClass::Unknown, Vec::new()));
+        }
         if !between.is_empty() {
             return (HangClass::NotEntered, between);
         }
@@ -378,7 +401,14 @@ impl Case<'_> {
             (None, HangClass::NotEntered | HangClass::Unknown) => "unknown",
         };
         let culprits: Vec<Culprit> = accused.iter().map(|rank| self.culprit(class, rank)).collect();
-        let (actions, advice) = advise(class, cause, fault, &culprits);
+        let is_idle = class == HangClass::Unknown && fault.is_none() && self.is_idle();
+        let (actions, advice) = if is_idle {
+            let advice =
+                "End the processes if the training is over; else look at what they do between two steps.";
+            (vec!["inspect".to_owned()], advice.to_owned())
+        } else {
+            advise(class, cause, fault, &culprits)
+        };
         let known = if fault.is_some() { 0.1 } else { 0.0 };
         let sure = match class {
             HangClass::NotEntered | HangClass::Dead | HangClass::Desync => 0.85,
@@ -395,6 +425,7 @@ impl Case<'_> {
             culprits,
             actions,
             advice,
+            is_idle,
             confidence: sure + known,
         }
     }
@@ -478,6 +509,9 @@ impl Case<'_> {
             HangClass::Network => {
                 format!("all {others} ranks entered the same collective, and it does not end")
             }
+            HangClass::Unknown if self.is_idle() => {
+                "no rank has begun another, and the processes live: the loop may have ended".to_owned()
+            }
             HangClass::Unknown => "no rank can be told from the others".to_owned(),
         };
         let silent = self.seconds_since(self.since_ns);
@@ -541,11 +575,10 @@ fn waits(one: &Collective) -> bool {
 /// What tells an operation from another; none if nothing is known of it. Sizes differ by intention where each
 /// rank sends as much as it likes, or one has what the others send.
 fn signature(one: &Collective) -> Option<String> {
-    // NCCL's watchdog writes `ALLREDUCE` of `512`, the flight recorder `all_reduce` of `16x32`.
+    // NCCL's watchdog writes `_ALLGATHER_BASE` of `512`, the flight recorder `all_gather` of `16x32`.
     let op = one.op.to_lowercase().replace('_', "");
-    let is_uneven = ["alltoall", "send", "recv"].iter().any(|uneven| op.contains(uneven))
-        || ["gather", "scatter"].iter().any(|rooted| op.starts_with(rooted));
-    let sizes = if is_uneven { String::new() } else { elements(&one.sizes) };
+    let op = KINDS.iter().find(|kind| op.contains(**kind)).map_or(op.as_str(), |kind| *kind);
+    let sizes = if UNEVEN.contains(&op) { String::new() } else { elements(&one.sizes) };
     (!op.is_empty() || !sizes.is_empty()).then(|| format!("{op} {sizes}"))
 }
 

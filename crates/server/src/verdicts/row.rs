@@ -221,7 +221,7 @@ impl VerdictRow {
             evidence: hang.evidence.iter().map(evidence).collect(),
             action: ActionRow { word: hang.actions.join(","), sentence: hang.advice.clone() },
             culprits,
-            ..Self::empty("hang", Level::Page)
+            ..Self::empty("hang", if hang.is_idle { Level::Warn } else { Level::Page })
         }
     }
 

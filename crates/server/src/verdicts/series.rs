@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use insight::straggler::Level;
 use model::{NANOS_PER_SECOND, RunId, RunRecord, Sample, SeriesIdentity, series_identity, stale_marker};
 use semconv::canonical::{
     RANK_SILENT_SECONDS, RUN_ETTR_RATIO, RUN_HANG, RUN_SLOWDOWN, RUN_STAGE_IMBALANCE, STRAGGLER,
@@ -51,6 +52,8 @@ impl SeriesKey {
             "rotating" | "communication" => slowdown(&row.class),
             "slowdown" => slowdown("step_change"),
             "silent" => row.culprits.iter().map(Self::silent).collect(),
+            // A loop that may have ended wakes nobody; `RunIdle` tells of it.
+            "hang" if row.level != Level::Page.word() => Vec::new(),
             "hang" if row.ranks.is_empty() => vec![Self::new(RUN_HANG.name, &[])],
             "hang" => {
                 let of_rank = |rank: &u32| Self::new(RUN_HANG.name, &[("rank", rank.to_string())]);
