@@ -59,18 +59,12 @@ impl NoPeak {
 
 /// The peak of one GPU of a run.
 pub(crate) fn of_run(run: &RunRecord) -> Result<Peak, NoPeak> {
-    let devices = devices(run);
-    let mut names = devices.iter();
-    let name = match (names.next(), names.next()) {
-        (None, _) => return Err(NoPeak::NoDevice),
-        (Some(name), None) => name.clone(),
-        (Some(one), Some(other)) => {
-            let text = format!(
-                "The run has several kinds of GPU, {one} and {other} among them: one peak does not fit all."
-            );
-            return Err(NoPeak::UnknownDevice(text));
-        }
-    };
+    let name = device(run).map_err(|several| match several {
+        None => NoPeak::NoDevice,
+        Some([one, other]) => NoPeak::UnknownDevice(format!(
+            "The run has several kinds of GPU, {one} and {other} among them: one peak does not fit all."
+        )),
+    })?;
     let gpu = peaks::find(&name).map_err(|why| {
         NoPeak::UnknownDevice(match why {
             peaks::NoPeak::UnknownDevice => {
@@ -98,21 +92,26 @@ pub(crate) fn of_run(run: &RunRecord) -> Result<Peak, NoPeak> {
 
 /// What an hour of one GPU of a run costs at the site's prices, US dollars, or why that is not known.
 pub(crate) fn usd_per_gpu_hour(run: &RunRecord, site: &SiteConfig) -> Result<f64, String> {
-    let devices = devices(run);
-    let mut names = devices.iter();
-    let name = match (names.next(), names.next()) {
-        (None, _) => return Err("no process of the run says that it has a GPU".to_owned()),
-        (Some(name), None) => name,
-        (Some(one), Some(other)) => {
-            return Err(format!("the run has several kinds of GPU, {one} and {other} among them"));
-        }
-    };
-    let gpu =
-        peaks::find(name).map_err(|_why: peaks::NoPeak| format!("the GPU {name} is not in the catalogue"))?;
+    let name = device(run).map_err(|several| match several {
+        None => "no process of the run says that it has a GPU".to_owned(),
+        Some([one, other]) => format!("the run has several kinds of GPU, {one} and {other} among them"),
+    })?;
+    let gpu = peaks::find(&name)
+        .map_err(|_why: peaks::NoPeak| format!("the GPU {name} is not in the catalogue"))?;
     let price = site.prices.iter().find(|price| price.gpu.id == gpu.id);
     price
         .map(|price| price.usd_per_gpu_hour)
         .ok_or_else(|| format!("no price is set for {name}: add `{}=...` to `[site] prices`", gpu.id))
+}
+
+/// The one kind of device that a run has, else two of several.
+fn device(run: &RunRecord) -> Result<String, Option<[String; 2]>> {
+    let mut devices = devices(run).into_iter();
+    match (devices.next(), devices.next()) {
+        (Some(name), None) => Ok(name),
+        (Some(one), Some(other)) => Err(Some([one, other])),
+        (None, _) => Err(None),
+    }
 }
 
 /// Kinds of devices that the run's processes see.

@@ -8,12 +8,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use model::{Event, Sample, Severity};
+use model::{Event, Sample, Severity, stale_marker};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use wire::push::{Node, PushRequest, Series};
+use wire::push::{Node, PushRequest, Series, Session};
 
-use crate::process::{Server, eventually, run};
+use crate::process::{Server, eventually, id, request, run};
 
 const PLACE: &str = "0000:43:00.0";
 pub(crate) const BOOT: &str = "0123456789abcdef0123456789abcdef";
@@ -556,6 +556,62 @@ fn requests_under_way_are_waited_for() {
     site.becomes("host-1", "needs_human");
     assert_eq!(site.ran(), ["kubectl cordon host-1"]);
     assert!(site.audit("host-1").iter().any(|line| line.contains("no request is under way")));
+}
+
+#[test]
+fn a_server_that_stops_has_not_waited_and_an_engine_that_falls_silent_is_not_idle() {
+    let actions = |limit: &str| {
+        format!(
+            "[[actions]]\nname = \"out\"\non = \"reset_gpu\"\nmode = \"auto\"\ncommands = [\n  \
+             {{ wait_idle = true, limit = \"{limit}\" }},\n  {{ kubectl = \"cordon\" }},\n]\n"
+        )
+    };
+    let labels = [("host", "host-1"), ("engine", "vllm"), ("model", "acme/chat")];
+    let engine =
+        |site: &Site, running: f64| site.tells("host-1", &[("tg_engine_requests_running", &labels, running)]);
+    let says =
+        |site: &Site, words: &str| site.audit("host-1").iter().filter(|line| line.contains(words)).count();
+    let mut site = Site::new("real", "\"host-*\"", &actions("60s"));
+    engine(&site, 3.0);
+    site.fails("host-1");
+    let begins = ": runs: wait until host-1 is idle";
+    eventually("requests are waited for", || (says(&site, begins) == 1).then_some(()));
+    assert_eq!(site.server.terminate(), 0);
+    site.server.restart();
+    eventually("they are waited for again", || (says(&site, begins) == 2).then_some(()));
+    assert!(site.ran().is_empty());
+    engine(&site, 0.0);
+    site.becomes("host-1", "needs_human");
+    assert_eq!(site.ran(), ["kubectl cordon host-1"]);
+
+    let site = Site::new("real", "\"host-*\"", &actions("1s"));
+    engine(&site, 3.0);
+    engine(&site, stale_marker());
+    site.fails("host-1");
+    site.becomes("host-1", "needs_human");
+    assert_eq!(says(&site, "no engine there tells of its requests any more, and it goes on"), 1);
+}
+
+#[test]
+fn a_job_that_is_not_heard_lives_as_long_as_its_machines_agent_says_that_it_has_a_card() {
+    let actions = "[[actions]]\nname = \"out\"\non = \"reset_gpu\"\nmode = \"approve\"\n\
+         commands = [{ kubectl = \"cordon\" }]\n";
+    let site = Site::new("real", "\"host-*\"", actions);
+    // Its clock is ten minutes behind, or nothing came of it for that long.
+    let time_ms = now_ns() / 1_000_000 - 600_000;
+    let mut sent = request("job", 1, 1, Vec::new());
+    sent.session = Some(Session { time_ms, event: 1, host: "host-1".into(), pid: 7, ..Session::default() });
+    assert_eq!(site.server.push(&sent).0, 200);
+    let run_id = id("job");
+    assert_eq!(site.server.get(&format!("/api/tg/v1/runs/{run_id}"))["state"], "stale");
+    site.push_with("host-1", Some(&run_id), &[fault("host-1", "kernel")]);
+    let plan = site.queued(1).remove(0);
+    assert_eq!((&plan["affects"][0]["run_id"], &plan["affects"][0]["dead"]), (&json!(run_id), &json!(false)));
+    // It says that it has ended.
+    let mut end = request("job", 1, 2, Vec::new());
+    end.session = Some(Session { time_ms, event: 3, host: "host-1".into(), pid: 7, ..Session::default() });
+    assert_eq!(site.server.push(&end).0, 200);
+    eventually("it is dead", || (site.queued(1)[0]["affects"][0]["dead"] == true).then_some(()));
 }
 
 /// A job that writes down that it was told by a signal, and its process.

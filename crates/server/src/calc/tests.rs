@@ -414,6 +414,13 @@ fn goodput_is_exact_of_requests_and_bounded_of_histograms() {
     is(&said, "goodput_ratio_lower", 0.85, 1e-12);
     is(&said, "goodput_ratio_upper", 0.90, 1e-12);
     assert!(said.warnings.is_empty(), "{:?}", said.warnings);
+    // One of the two is asked for and nobody says how many meet it: the other alone is no goodput.
+    let mut half = body.clone();
+    half["tpot_histogram"] = Value::Null;
+    let said = answered("goodput", half);
+    for name in ["goodput_ratio", "goodput_ratio_lower", "goodput_ratio_upper"] {
+        lacks(&said, name, "--tpot-histogram");
+    }
     let mut between = body;
     between["ttft"] = json!(1.5);
     let said = answered("goodput", between);
