@@ -271,6 +271,10 @@ fn calc_says_of_a_model_what_rules_have_recorded_of_it() {
         assert_eq!(blind["result"][figure], Value::Null);
         assert_eq!(ask(&format!("{name}{{model=\"blind\"}}")), Vec::<Value>::new());
     }
+    // Idle hours are in a model's counters already.
+    let (code, _, err) = server.cli(&["calc", "economics", "--model", "chat", "--rate-over", "busy"]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("leave `--rate-over` away"), "{err}");
     let (code, _, err) = server.cli(&["calc", "economics", "--model", "chatt"]);
     assert_eq!(code, 2);
     assert!(err.contains("knows nothing of a model `chatt`") && err.contains("blind, chat, code"), "{err}");
